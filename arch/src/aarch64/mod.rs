@@ -1,0 +1,4 @@
+//! aarch64 Linux: register names and numbers, system calls, signal frames,
+//! instruction classes.
+
+pub mod regs;

@@ -1,0 +1,99 @@
+//! What x86_64 and aarch64 Linux *are*: registers, calling and system-call
+//! conventions, ELF and DWARF numbers, signal frames, instruction classes.
+//!
+//! Nothing here knows the emulator, its engine or any policy. Every module
+//! has the same file name under [`x86_64`] and [`aarch64`]; the types that both
+//! share ([`Arch`], [`Regs`], [`FpState`]) live at the top.
+//!
+//! ```text
+//! Arch ──► register numbers ──► Regs  (a user context, DWARF-numbered)
+//!      └─► system-call table, signal-frame layout, instruction decoder
+//! ```
+
+pub mod aarch64;
+pub mod regs;
+pub mod x86_64;
+
+pub use regs::{FpState, Regs};
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An instruction set with its 64-bit little-endian Linux ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Arch {
+    /// AMD64 / Intel 64, System V psABI.
+    X86_64,
+    /// Arm A64, AAPCS64.
+    Aarch64,
+}
+
+impl Arch {
+    /// Both architectures, in the order in which tables list them.
+    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+
+    /// The name that `uname -m`, `perf` and the guest folders use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64",
+            Arch::Aarch64 => "aarch64",
+        }
+    }
+
+    /// `e_machine` of an ELF file (gABI): `EM_X86_64` or `EM_AARCH64`.
+    pub const fn elf_machine(self) -> u16 {
+        match self {
+            Arch::X86_64 => 62,
+            Arch::Aarch64 => 183,
+        }
+    }
+
+    /// The architecture of an ELF file's `e_machine`, if it is one of ours.
+    pub fn from_elf_machine(machine: u16) -> Option<Arch> {
+        Arch::ALL.into_iter().find(|a| a.elf_machine() == machine)
+    }
+
+    /// DWARF number of the stack pointer (`rsp` 7, `sp` 31).
+    pub const fn sp(self) -> usize {
+        match self {
+            Arch::X86_64 => x86_64::regs::RSP,
+            Arch::Aarch64 => aarch64::regs::SP,
+        }
+    }
+
+    /// DWARF number of the frame pointer (`rbp` 6, `x29` 29).
+    pub const fn fp(self) -> usize {
+        match self {
+            Arch::X86_64 => x86_64::regs::RBP,
+            Arch::Aarch64 => aarch64::regs::FP,
+        }
+    }
+
+    /// One past the highest user address (Linux: `TASK_SIZE_MAX`, 47 bits on
+    /// x86_64 less one guard page, 48 bits on aarch64).
+    pub const fn task_size(self) -> u64 {
+        match self {
+            Arch::X86_64 => 0x7fff_ffff_f000,
+            Arch::Aarch64 => 0x1_0000_0000_0000,
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A word that names neither architecture.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown architecture {0:?}: use x86_64 or aarch64")]
+pub struct UnknownArch(pub String);
+
+impl FromStr for Arch {
+    type Err = UnknownArch;
+
+    fn from_str(s: &str) -> Result<Arch, UnknownArch> {
+        Arch::ALL.into_iter().find(|a| a.name() == s).ok_or_else(|| UnknownArch(s.to_owned()))
+    }
+}

@@ -1,0 +1,4 @@
+//! x86_64 Linux: register names and numbers, system calls, signal frames,
+//! instruction classes.
+
+pub mod regs;

@@ -1,0 +1,21 @@
+//! An emulator that runs unmodified Linux programs and samples them the way
+//! `perf` does, with a modelled kernel around an emulated CPU.
+//!
+//! ```text
+//! guest ELF ─► loader ─► mem (address space) ─► engine (unicorn) ─┐
+//!                                                                 │ system call, fault, overflow
+//!      kernel: entry ─► system call / fault / IRQ / NMI ─► exit ◄─┘
+//!        └─► perf: overflow ─► callchain ─► record ─► export: perf.data, folded, script
+//! ```
+//!
+//! One concept a folder; dependencies point downwards in this list:
+//! [`cli`] → [`export`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
+//! `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
+
+pub mod cli;
+pub mod engine;
+pub mod export;
+pub mod kernel;
+pub mod loader;
+pub mod mem;
+pub mod perf;

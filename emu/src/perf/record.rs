@@ -1,0 +1,239 @@
+//! Profile records: what a session hands to an exporter, one by one and in
+//! time order.
+//!
+//! The kernel's `PERF_RECORD_*` types, reduced to their meaning; an exporter
+//! ([`crate::export`]) gives them their bytes or text. Addresses in a callchain
+//! are raw kernel values: context markers of [`context`] included, return
+//! addresses not decremented.
+
+use arch::Arch;
+
+/// Context markers inside a callchain (`enum perf_callchain_context`).
+pub mod context {
+    /// Kernel addresses follow.
+    pub const KERNEL: u64 = -128i64 as u64;
+    /// User addresses follow.
+    pub const USER: u64 = -512i64 as u64;
+    /// A cookie follows instead of user addresses.
+    pub const USER_DEFERRED: u64 = -640i64 as u64;
+    /// Lower bound of the marker space.
+    pub const MAX: u64 = -4095i64 as u64;
+}
+
+/// Nanoseconds of the virtual clock since boot.
+pub type Time = u64;
+
+/// The file behind a mapping, as `PERF_RECORD_MMAP2` identifies it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileId {
+    /// The GNU build-id note, at most 20 bytes.
+    BuildId(Vec<u8>),
+    /// No build-id: device and inode. The inode number is derived from the
+    /// file's content, so that it does not depend on the host.
+    Inode {
+        /// Inode number.
+        ino: u64,
+    },
+    /// Anonymous memory and special mappings.
+    None,
+}
+
+/// Whether the interrupted code was user or kernel code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuMode {
+    /// `PERF_RECORD_MISC_KERNEL`
+    Kernel,
+    /// `PERF_RECORD_MISC_USER`
+    User,
+}
+
+/// The tracepoint payload (`PERF_SAMPLE_RAW`) of a sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Raw {
+    /// `raw_syscalls:sys_enter`
+    SysEnter {
+        /// System-call number.
+        id: i64,
+        /// The six arguments.
+        args: [u64; 6],
+    },
+    /// `raw_syscalls:sys_exit`
+    SysExit {
+        /// System-call number, -1 after `rt_sigreturn`.
+        id: i64,
+        /// Result.
+        ret: i64,
+    },
+}
+
+/// One sample of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Index into [`Session::events`].
+    pub event: usize,
+    /// Privilege of the interrupted code.
+    pub mode: CpuMode,
+    /// Interrupted address.
+    pub ip: u64,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// When.
+    pub time: Time,
+    /// Emulated CPU.
+    pub cpu: u32,
+    /// Event count that this sample stands for.
+    pub period: u64,
+    /// Callchain with context markers, innermost first; empty without `-g`.
+    pub callchain: Vec<u64>,
+    /// The sampled user register of aarch64 `--call-graph fp`: the link
+    /// register. `None` if the task has no user registers (or on x86_64).
+    pub user_lr: Option<u64>,
+    /// Tracepoint payload.
+    pub raw: Option<Raw>,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A thread got a name.
+    Comm {
+        /// Process id.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// When.
+        time: Time,
+        /// At most 15 bytes.
+        comm: String,
+        /// By `execve`.
+        exec: bool,
+    },
+    /// A mapping came into being.
+    Mmap2 {
+        /// Process id.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// When.
+        time: Time,
+        /// First address.
+        addr: u64,
+        /// Length in bytes.
+        len: u64,
+        /// File offset in bytes.
+        pgoff: u64,
+        /// Which file.
+        file: FileId,
+        /// `PROT_*` bits.
+        prot: u32,
+        /// `MAP_*` bits.
+        flags: u32,
+        /// Path as `perf` shall find it on the host, or `[vdso]`, `//anon`, …
+        path: String,
+    },
+    /// A thread was created.
+    Fork {
+        /// New process id.
+        pid: u32,
+        /// Parent's process id.
+        ppid: u32,
+        /// New thread id.
+        tid: u32,
+        /// Parent's thread id.
+        ptid: u32,
+        /// When.
+        time: Time,
+    },
+    /// A thread ended.
+    Exit {
+        /// Process id.
+        pid: u32,
+        /// Parent's process id.
+        ppid: u32,
+        /// Thread id.
+        tid: u32,
+        /// Parent's thread id.
+        ptid: u32,
+        /// When.
+        time: Time,
+    },
+    /// An event overflowed.
+    Sample(Sample),
+}
+
+/// What kind of thing an event counts (`perf_event_attr.type`, `.config`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// `PERF_COUNT_HW_CPU_CYCLES`
+    Cycles,
+    /// `PERF_COUNT_HW_INSTRUCTIONS`
+    Instructions,
+    /// `PERF_COUNT_HW_BRANCH_INSTRUCTIONS`
+    Branches,
+    /// `PERF_COUNT_SW_CPU_CLOCK`
+    CpuClock,
+    /// `PERF_COUNT_SW_PAGE_FAULTS`
+    PageFaults,
+    /// `PERF_COUNT_SW_CONTEXT_SWITCHES`
+    ContextSwitches,
+    /// Tracepoint `raw_syscalls:sys_enter`
+    SysEnter,
+    /// Tracepoint `raw_syscalls:sys_exit`
+    SysExit,
+}
+
+/// How often an event samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rate {
+    /// One sample per so many events (`-c`).
+    Period(u64),
+    /// Aim at so many samples a second (`-F`).
+    Frequency(u64),
+}
+
+/// One sampled event of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What is counted.
+    pub kind: EventKind,
+    /// Name as typed, modifiers included: `cycles:u`.
+    pub name: String,
+    /// How often.
+    pub rate: Rate,
+    /// Do not count user code (`:k`).
+    pub exclude_user: bool,
+    /// Do not count kernel code (`:u`).
+    pub exclude_kernel: bool,
+    /// Callchains are sampled (`-g`).
+    pub callchain: bool,
+    /// `sample_max_stack` (`--max-stack`), 0 for the kernel's default of 127.
+    pub max_stack: u16,
+}
+
+/// What an exporter knows before the first record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The guest's architecture.
+    pub arch: Arch,
+    /// Sampled events, at least one.
+    pub events: Vec<Event>,
+    /// Number of emulated CPUs.
+    pub cpus: u32,
+    /// The command line that is written into the file's header.
+    pub cmdline: Vec<String>,
+    /// Kernel symbols.
+    pub kernel_symbols: Vec<KernelSymbol>,
+}
+
+/// One modelled kernel function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSymbol {
+    /// First address.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Name as in `/proc/kallsyms`.
+    pub name: String,
+}
