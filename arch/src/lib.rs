@@ -11,6 +11,7 @@
 //! ```
 
 pub mod aarch64;
+pub mod decode;
 pub mod regs;
 pub mod x86_64;
 

@@ -1,4 +1,6 @@
 //! aarch64 Linux: register names and numbers, system calls, signal frames,
 //! instruction classes.
 
+pub mod decode;
+pub(crate) mod operands;
 pub mod regs;
