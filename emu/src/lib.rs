@@ -19,3 +19,4 @@ pub mod kernel;
 pub mod loader;
 pub mod mem;
 pub mod perf;
+pub mod symbols;

@@ -1,0 +1,202 @@
+//! Text like that of `perf script`, without a detour by a file.
+//!
+//! ```text
+//! comm   tid [cpu] seconds.micros:     period event: tracepoint fields
+//!         address symbol+0xoffset (file)
+//! ```
+//!
+//! Addresses are absolute, as in perf 7 (perf 6 prints user addresses as file
+//! offsets); return addresses are shown as they are but named by the call.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use super::processes::Processes;
+use super::{ExportError, Images, Sink};
+use crate::perf::record::{Raw, Record, Sample, Session};
+use crate::symbols::Frame;
+
+/// Writes a block of text for each sample.
+pub struct Script<W: Write> {
+    out: W,
+    to: String,
+    processes: Processes,
+    session: Session,
+    /// Width of the longest event name.
+    width: usize,
+    text: String,
+    finished: bool,
+}
+
+impl<W: Write> Script<W> {
+    /// Text into `out`, called `to` in errors.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::NoEvents`]
+    pub fn new(
+        session: &Session,
+        out: W,
+        to: String,
+        images: Images,
+    ) -> Result<Script<W>, ExportError> {
+        if session.events.is_empty() {
+            return Err(ExportError::NoEvents);
+        }
+        Ok(Script {
+            out,
+            to,
+            processes: Processes::new(&session.kernel_symbols, images),
+            session: session.clone(),
+            width: session.events.iter().map(|e| e.name.len()).max().unwrap_or(0),
+            text: String::new(),
+            finished: false,
+        })
+    }
+
+    fn sample(&mut self, s: &Sample) -> Result<(), ExportError> {
+        let event = self.session.events.get(s.event).ok_or(ExportError::UnknownEvent {
+            event: s.event,
+            events: self.session.events.len(),
+            time: s.time,
+        })?;
+        self.text.clear();
+        let text = &mut self.text;
+        let comm = self.processes.comm(s.tid);
+        let micros = s.time / 1000;
+        let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+        let comm_width = if event.callchain { 0 } else { 16 };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "{comm:>comm_width$} {:>7} [{:03}] {seconds:>5}.{micros:06}: ",
+            s.tid, s.cpu
+        );
+        if s.raw.is_none() {
+            let _ = write!(text, "{:>10} ", s.period);
+        }
+        let _ = write!(text, "{:>width$}: ", event.name, width = self.width);
+        if let Some(raw) = &s.raw {
+            push_raw(text, raw);
+        }
+        let frames = self.processes.frames(s);
+        if event.callchain {
+            text.push('\n');
+            for f in &frames {
+                text.push('\t');
+                push_frame(text, &f.frame);
+                text.push('\n');
+            }
+        } else if let Some(f) = frames.first() {
+            text.push(' ');
+            push_frame(text, &f.frame);
+        }
+        text.push('\n');
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<(), ExportError> {
+        self.out.write_all(self.text.as_bytes()).map_err(|e| self.error(e))
+    }
+
+    fn error(&self, source: std::io::Error) -> ExportError {
+        ExportError::Write { what: "a sample", to: self.to.clone(), source }
+    }
+}
+
+/// The fields of a system-call tracepoint, as its print format says.
+fn push_raw(text: &mut String, raw: &Raw) {
+    let _ = match raw {
+        Raw::SysEnter { id, args: [a, b, c, d, e, f] } => {
+            write!(text, "NR {id} ({a:x}, {b:x}, {c:x}, {d:x}, {e:x}, {f:x})")
+        }
+        Raw::SysExit { id, ret } => write!(text, "NR {id} = {ret}"),
+    };
+}
+
+fn push_frame(text: &mut String, frame: &Frame) {
+    let dso = frame.dso.as_deref().unwrap_or("[unknown]");
+    let _ = match &frame.function {
+        Some(f) => write!(text, "{:>16x} {}+{:#x} ({dso})", frame.address, f.name, f.offset),
+        None => write!(text, "{:>16x} [unknown] ({dso})", frame.address),
+    };
+}
+
+impl<W: Write> Sink for Script<W> {
+    fn record(&mut self, record: &Record) -> Result<(), ExportError> {
+        if self.finished {
+            return Err(ExportError::Finished { what: "text" });
+        }
+        match record {
+            Record::Sample(sample) => self.sample(sample),
+            other => {
+                self.processes.update(other);
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), ExportError> {
+        self.finished = true;
+        self.out.flush().map_err(|e| self.error(e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::testing::{event, sample, session, start};
+    use crate::perf::record::{CpuMode, Event, EventKind, context};
+    use arch::Arch;
+
+    fn text(events: Vec<Event>, samples: Vec<Sample>) -> String {
+        let s = session(Arch::X86_64, events);
+        let mut out = Vec::new();
+        let mut f = Script::new(&s, &mut out, "test".into(), Images::new(|_| None)).unwrap();
+        start("/bin/guest").iter().for_each(|r| f.record(r).unwrap());
+        samples.into_iter().for_each(|s| f.record(&Record::Sample(s)).unwrap());
+        f.finish().unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn sample_with_callchain() {
+        let mut s = sample(0, 1_234_567_890);
+        s.mode = CpuMode::Kernel;
+        s.callchain = vec![
+            context::KERNEL,
+            0xffff_ffff_8100_1004,
+            0xffff_ffff_8100_1100,
+            context::USER,
+            0x40_1000,
+            0x10,
+        ];
+        let want = "\
+guest     101 [001]     1.234567:       1000 cycles: 
+\tffffffff81001004 do_syscall_64+0x4 ([kernel.kallsyms])
+\tffffffff81001100 do_syscall_64+0x100 ([kernel.kallsyms])
+\t          401000 [unknown] (/bin/guest)
+\t              10 [unknown] ([unknown])
+
+";
+        assert_eq!(text(vec![event(EventKind::Cycles, "cycles")], vec![s]), want);
+    }
+
+    #[test]
+    fn tracepoints_and_no_callchain() {
+        let plain = |kind, name| Event { callchain: false, ..event(kind, name) };
+        let events = vec![
+            plain(EventKind::SysEnter, "raw_syscalls:sys_enter"),
+            plain(EventKind::SysExit, "raw_syscalls:sys_exit"),
+        ];
+        let mut enter = sample(0, 1000);
+        enter.raw = Some(Raw::SysEnter { id: 39, args: [0xa, 0, 0, 0, 0, 1] });
+        let mut exit = sample(1, 2000);
+        exit.raw = Some(Raw::SysExit { id: 39, ret: -22 });
+        let want = "           guest     101 [001]     0.000001: raw_syscalls:sys_enter: \
+            NR 39 (a, 0, 0, 0, 0, 1)           401000 [unknown] (/bin/guest)\n           \
+            guest     101 [001]     0.000002:  raw_syscalls:sys_exit: \
+            NR 39 = -22           401000 [unknown] (/bin/guest)\n";
+        assert_eq!(text(events, vec![enter, exit]), want);
+    }
+}
