@@ -12,9 +12,14 @@
 
 pub mod aarch64;
 pub mod decode;
+pub mod errno;
 pub mod regs;
+pub mod signal;
+pub mod syscalls;
+mod sysno;
 pub mod x86_64;
 
+pub use errno::Errno;
 pub use regs::{FpState, Regs};
 
 use std::fmt;

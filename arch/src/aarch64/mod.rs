@@ -4,3 +4,4 @@
 pub mod decode;
 pub(crate) mod operands;
 pub mod regs;
+pub(crate) mod syscalls;
