@@ -1,1 +1,282 @@
-//! (under construction)
+//! The CPU: unicorn behind a safe interface.
+//!
+//! This is the only folder that names unicorn and the only one with `unsafe`
+//! code, each use with its reason.
+//!
+//! ```text
+//!  Engine::run(arena, mmu, budget)
+//!     │   ┌─ TLB fill hook ──► Mmu::translate ──► our page tables
+//!     ├──►│  block hook ─────► counting: instructions, branches; stop at the budget
+//!     │   └─ system call, exception, counter-read hooks
+//!     ▼
+//!  Run { exit, retired, branches }     exit: why, with the exact PC in the registers
+//! ```
+//!
+//! * [`arena`]: guest physical memory, one host mapping.
+//! * [`filemap`]: read-only host files behind functions that copy.
+//! * [`counting`]: how many instructions and branches each translated block holds.
+//! * [`unicorn`]: the raw handle; nothing but calls across the C ABI.
+//! * [`hooks`]: what unicorn calls while guest code runs.
+//! * [`run`]: the run loop: exact stops, look-ahead fetches, self-modifying code.
+//! * `x86_64`, `aarch64`: CPU set-up and registers.
+//!
+//! **The counting rule.** With `N` = instructions retired when `run` was called and a
+//! budget of `b`, `run` returns [`Exit::Budget`] with the PC at the first instruction not
+//! yet retired when exactly `N + b` have. A faulting instruction has not retired; a
+//! `rep` string instruction retires once, when it ends; a system call and `int3` have
+//! retired when they stop the run.
+
+pub mod arena;
+pub mod counting;
+pub mod filemap;
+mod hooks;
+mod run;
+mod unicorn;
+
+mod aarch64;
+mod x86_64;
+
+#[cfg(test)]
+mod tests;
+
+use arch::{Arch, FpState, Regs};
+
+pub use arena::{Arena, FRAME_SIZE, Frame};
+pub use filemap::FileMap;
+
+use crate::engine::hooks::Shared;
+use crate::engine::unicorn::Handle;
+
+/// Kind of a memory access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Data load.
+    Read,
+    /// Data store.
+    Write,
+    /// Instruction fetch.
+    Fetch,
+}
+
+/// Page permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Perms {
+    /// Loads are allowed.
+    pub read: bool,
+    /// Stores are allowed.
+    pub write: bool,
+    /// Fetches are allowed.
+    pub exec: bool,
+}
+
+impl Perms {
+    /// Whether `access` is allowed.
+    pub const fn allow(self, access: Access) -> bool {
+        match access {
+            Access::Read => self.read,
+            Access::Write => self.write,
+            Access::Fetch => self.exec,
+        }
+    }
+}
+
+/// Address translation, answered from page tables.
+pub trait Mmu {
+    /// The frame and permissions of the page at `va` (page aligned, tag bits removed),
+    /// or `None` if nothing is present there. Called from inside the running CPU: it
+    /// must be quick and must not block.
+    fn translate(&mut self, va: u64) -> Option<(Frame, Perms)>;
+}
+
+/// What an exception that is not a page fault was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exception {
+    /// Integer division by zero or overflow (x86 `#DE`).
+    Divide,
+    /// `int3` (PC after it) or `brk` (PC at it).
+    Breakpoint,
+    /// Single-step or debug exception (x86 `#DB`, `int1`).
+    Debug,
+    /// `into`/`bound` and such (x86 `#OF`, `#BR`).
+    Overflow,
+    /// An instruction that does not exist or is not allowed at user level.
+    InvalidOpcode,
+    /// x86 `#GP`, `#SS`, `#NP`, `#TS` with its vector.
+    Protection {
+        /// Vector number.
+        vector: u8,
+    },
+    /// x87 (`#MF`) or SSE (`#XM`) arithmetic.
+    FloatingPoint {
+        /// `true` for an SSE exception.
+        simd: bool,
+    },
+    /// Misaligned access, PC or SP.
+    Alignment,
+    /// `int n` with a vector that user code may not raise.
+    SoftwareInterrupt {
+        /// Vector number.
+        vector: u8,
+    },
+}
+
+/// Why a run ended. The registers hold the exact state at that point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// A `syscall` or `svc #0` retired; PC is after it.
+    Syscall,
+    /// The page of `page` is absent or forbids `access`; PC is at the instruction.
+    PageFault {
+        /// Page-aligned address that missed.
+        page: u64,
+        /// What was tried.
+        access: Access,
+    },
+    /// Another exception.
+    Exception(Exception),
+    /// The budget is used up; PC is at the first instruction not yet retired.
+    Budget,
+}
+
+/// How far to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Stop when so many more instructions have retired.
+    pub instructions: u64,
+    /// Stop when so many more branch instructions have retired.
+    pub branches: u64,
+}
+
+impl Budget {
+    /// No limit at all.
+    pub const UNLIMITED: Budget = Budget { instructions: u64::MAX, branches: u64::MAX };
+}
+
+/// Result of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Why it ended.
+    pub exit: Exit,
+    /// Instructions retired.
+    pub retired: u64,
+    /// Branch instructions among them.
+    pub branches: u64,
+}
+
+/// Our own failure, never the guest's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// unicorn refused a call.
+    #[error("engine: {call} failed: {reason}; this is a fault of emu, please report it")]
+    Call {
+        /// Which call.
+        call: &'static str,
+        /// unicorn's words.
+        reason: String,
+    },
+    /// Guest memory could not be reserved.
+    #[error(
+        "cannot reserve address space for guest memory ({wanted} bytes): {reason}; raise `ulimit -v`"
+    )]
+    Arena {
+        /// Bytes asked for last.
+        wanted: u64,
+        /// The system's words.
+        reason: String,
+    },
+    /// The run ended for no reason that we know.
+    #[error("engine: the CPU stopped at {pc:#x} for no known reason ({detail}); please report it")]
+    Stray {
+        /// Guest PC.
+        pc: u64,
+        /// What unicorn said.
+        detail: String,
+    },
+}
+
+/// What the cycle counter and CPU-number instructions answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Clock {
+    /// Counter value (`rdtsc`, `cntvct_el0`) when the run starts; it advances by one per
+    /// retired instruction.
+    pub base: u64,
+    /// `rdtscp`'s `TSC_AUX`: CPU number, node in bits 12 and up.
+    pub aux: u32,
+}
+
+/// One emulated CPU core.
+#[derive(Debug)]
+pub struct Engine {
+    arch: Arch,
+    handle: Handle,
+    shared: Box<Shared>,
+}
+
+impl Engine {
+    /// Creates a CPU at user level whose physical memory is `arena`.
+    pub fn new(arch: Arch, arena: &mut Arena) -> Result<Engine, EngineError> {
+        let handle = Handle::open(arch)?;
+        let mut engine = Engine { arch, handle, shared: Shared::new(arch, arena) };
+        engine.handle.map_arena(arena)?;
+        engine.install_hooks()?;
+        match arch {
+            Arch::X86_64 => x86_64::setup(&mut engine.handle, &mut engine.shared, arena)?,
+            Arch::Aarch64 => aarch64::setup(&mut engine.handle)?,
+        }
+        engine.handle.flush_tlb()?;
+        engine.handle.save_pristine()?;
+        Ok(engine)
+    }
+
+    /// Architecture of this CPU.
+    pub const fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// Integer registers.
+    pub fn regs(&self) -> Regs {
+        match self.arch {
+            Arch::X86_64 => x86_64::regs::read(&self.handle),
+            Arch::Aarch64 => aarch64::regs::read(&self.handle),
+        }
+    }
+
+    /// Sets the integer registers.
+    pub fn set_regs(&mut self, regs: &Regs) {
+        match self.arch {
+            Arch::X86_64 => x86_64::regs::write(&mut self.handle, regs),
+            Arch::Aarch64 => aarch64::regs::write(&mut self.handle, regs),
+        }
+        self.shared.forget_last_block();
+    }
+
+    /// Floating-point and vector registers.
+    pub fn fp(&self) -> FpState {
+        match self.arch {
+            Arch::X86_64 => x86_64::regs::read_fp(&self.handle),
+            Arch::Aarch64 => aarch64::regs::read_fp(&self.handle),
+        }
+    }
+
+    /// Sets the floating-point and vector registers.
+    pub fn set_fp(&mut self, fp: &FpState) {
+        match fp {
+            FpState::X86_64(image) => x86_64::regs::write_fp(&mut self.handle, image),
+            FpState::Aarch64 { v, fpsr, fpcr } => {
+                aarch64::regs::write_fp(&mut self.handle, v, *fpsr, *fpcr);
+            }
+        }
+    }
+
+    /// Forgets cached translations; call after any page-table change that takes a
+    /// permission or a frame away.
+    pub fn flush_tlb(&mut self) {
+        self.shared.tlb_stale = true;
+    }
+
+    /// Sets what the counter instructions answer from now on.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.shared.clock = clock;
+    }
+}

@@ -1,0 +1,207 @@
+//! Guest physical memory: one host mapping, reserved once and never unmapped.
+//!
+//! Frames are handed out by number in a fixed order, so a run's physical addresses are
+//! the same on every host. All access goes through functions that copy or through plain
+//! slices; a write through them to a frame that holds translated code puts the frame on
+//! a list that the engine reads before it runs again (blocks are keyed by physical page).
+
+use std::fmt;
+use std::rc::Rc;
+
+use memmap2::{MmapMut, MmapOptions};
+
+use crate::engine::EngineError;
+
+/// Bytes in a frame and in a page.
+pub const FRAME_SIZE: u64 = 4096;
+
+/// A physical frame number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Frame(pub u32);
+
+impl Frame {
+    /// Physical address of the frame's first byte.
+    pub const fn addr(self) -> u64 {
+        self.0 as u64 * FRAME_SIZE
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frame({:#x})", self.addr())
+    }
+}
+
+/// What the CPU may have cached about a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct FrameUse {
+    /// A store permission was handed out since the last flip to code.
+    pub writable: bool,
+    /// Code of this frame may have been translated.
+    pub code: bool,
+}
+
+/// The host mapping; shared with the engine that has it mapped as RAM.
+pub(super) struct Mapping(pub(super) MmapMut);
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapping({} bytes)", self.0.len())
+    }
+}
+
+/// Guest physical memory.
+#[derive(Debug)]
+pub struct Arena {
+    mapping: Rc<std::cell::UnsafeCell<Mapping>>,
+    frames: u32,
+    next: u32,
+    free: Vec<Frame>,
+    pub(super) uses: Vec<FrameUse>,
+    pub(super) stale_code: Vec<Frame>,
+}
+
+impl Arena {
+    /// Sizes tried in turn: address space is reserved, not memory.
+    const SIZES: [u64; 4] = [256 << 30, 64 << 30, 16 << 30, 4 << 30];
+
+    /// Reserves the largest arena that the host grants.
+    pub fn new() -> Result<Arena, EngineError> {
+        let mut reason = String::new();
+        for size in Self::SIZES {
+            match MmapOptions::new().len(size as usize).no_reserve_swap().map_anon() {
+                Ok(map) => return Ok(Arena::with_mapping(map)),
+                Err(e) => reason = e.to_string(),
+            }
+        }
+        Err(EngineError::Arena { wanted: Self::SIZES[Self::SIZES.len() - 1], reason })
+    }
+
+    fn with_mapping(map: MmapMut) -> Arena {
+        let frames = (map.len() as u64 / FRAME_SIZE) as u32;
+        Arena {
+            mapping: Rc::new(std::cell::UnsafeCell::new(Mapping(map))),
+            frames,
+            next: 0,
+            free: Vec::new(),
+            uses: Vec::new(),
+            stale_code: Vec::new(),
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        u64::from(self.frames) * FRAME_SIZE
+    }
+
+    /// Whether no frame is in use.
+    pub fn is_empty(&self) -> bool {
+        self.used() == 0
+    }
+
+    /// Number of frames in use.
+    pub fn used(&self) -> u64 {
+        u64::from(self.next) - self.free.len() as u64
+    }
+
+    /// Takes a zeroed frame, or `None` when guest memory is exhausted.
+    pub fn alloc(&mut self) -> Option<Frame> {
+        if let Some(frame) = self.free.pop() {
+            self.bytes_mut(frame).fill(0);
+            return Some(frame);
+        }
+        if self.next == self.frames {
+            return None;
+        }
+        let frame = Frame(self.next);
+        self.next += 1;
+        self.uses.push(FrameUse::default());
+        Some(frame)
+    }
+
+    /// Gives a frame back. Its translated code is dropped before the next run.
+    pub fn free(&mut self, frame: Frame) {
+        self.touch_code(frame);
+        self.free.push(frame);
+    }
+
+    /// A frame's bytes.
+    pub fn bytes(&self, frame: Frame) -> &[u8] {
+        let at = frame.addr() as usize;
+        &self.slice()[at..at + FRAME_SIZE as usize]
+    }
+
+    /// A frame's bytes, to be changed by the kernel: code translated from it is dropped.
+    pub fn bytes_mut(&mut self, frame: Frame) -> &mut [u8] {
+        self.touch_code(frame);
+        let at = frame.addr() as usize;
+        &mut self.slice_mut()[at..at + FRAME_SIZE as usize]
+    }
+
+    /// Reads a 64-bit little-endian word inside a frame; `offset` is taken modulo the
+    /// frame size and rounded down to 8.
+    pub fn word(&self, frame: Frame, offset: u64) -> u64 {
+        let at = (offset % FRAME_SIZE & !7) as usize;
+        let mut word = [0; 8];
+        word.copy_from_slice(&self.bytes(frame)[at..at + 8]);
+        u64::from_le_bytes(word)
+    }
+
+    fn touch_code(&mut self, frame: Frame) {
+        let uses = &mut self.uses[frame.0 as usize];
+        if uses.code {
+            uses.code = false;
+            self.stale_code.push(frame);
+        }
+    }
+
+    fn slice(&self) -> &[u8] {
+        // SAFETY: the mapping lives as long as `self` and is never resized. Guest code
+        // writes to it only inside `Engine::run`, which holds `&mut Arena`, so no
+        // shared slice can be alive then.
+        #[allow(unsafe_code)]
+        unsafe {
+            &(&*self.mapping.get()).0
+        }
+    }
+
+    fn slice_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `slice`; `&mut self` excludes every other slice, and the
+        // engine's copy of the pointer is used only inside `Engine::run`.
+        #[allow(unsafe_code)]
+        unsafe {
+            &mut (&mut *self.mapping.get()).0
+        }
+    }
+
+    pub(super) fn share(&self) -> Rc<std::cell::UnsafeCell<Mapping>> {
+        Rc::clone(&self.mapping)
+    }
+
+    pub(super) fn host_pointer(&self) -> *mut u8 {
+        // SAFETY: only the pointer is taken, no reference outlives this line.
+        #[allow(unsafe_code)]
+        unsafe {
+            (&mut *self.mapping.get()).0.as_mut_ptr()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_in_order_and_zeroed() {
+        let mut arena = Arena::new().unwrap();
+        let a = arena.alloc().unwrap();
+        let b = arena.alloc().unwrap();
+        assert_eq!((a, b), (Frame(0), Frame(1)));
+        arena.bytes_mut(a)[7] = 9;
+        arena.free(a);
+        let c = arena.alloc().unwrap();
+        assert_eq!(c, a);
+        assert!(arena.bytes(c).iter().all(|&x| x == 0));
+        assert_eq!(arena.used(), 2);
+    }
+}

@@ -1,0 +1,408 @@
+//! What unicorn calls while guest code runs.
+//!
+//! All hooks get one [`Shared`], whose address never changes. While the CPU runs, only
+//! the hooks touch it; [`super::run`] touches it only between runs. Hooks never unwind
+//! and never run guest code: they record why to stop and ask for the stop.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use arch::Arch;
+use unicorn_engine_sys as uc;
+use unicorn_engine_sys::HookType;
+
+use crate::engine::arena::{FRAME_SIZE, FrameUse};
+use crate::engine::counting::{Counts, SLOW};
+use crate::engine::{Access, Arena, Clock, Engine, EngineError, Frame, Mmu, Perms};
+
+/// Virtual addresses at and above this one name physical memory while blocks are
+/// dropped: `address = DROP_WINDOW + physical address`.
+pub(super) const DROP_WINDOW: u64 = 0xffff_9000_0000_0000;
+
+/// Why a hook stopped the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// No hook did.
+    None,
+    /// The block at `addr` would exceed the budget, or must not be run whole.
+    Block { addr: u64, size: u32 },
+    /// A system call retired.
+    Syscall,
+    /// A translation was refused.
+    Miss { page: u64, access: Access },
+    /// A frame must change between code and data first.
+    Flip { frame: Frame, to_code: bool },
+    /// An exception with the engine's number.
+    Interrupt(u32),
+    /// An instruction that does not decode.
+    Invalid,
+}
+
+/// The last block whose hook ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LastBlock {
+    pub addr: u64,
+    pub size: u32,
+    /// Instructions that were counted when it started.
+    pub counted: u32,
+}
+
+/// What the hooks share with the run loop.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Instructions left in the budget.
+    pub insns_left: i64,
+    /// Branches left in the budget.
+    pub branches_left: i64,
+    /// The block that runs now.
+    pub last: LastBlock,
+    pub stop: Stop,
+    pub counts: Counts,
+    /// Budget of the run, to tell how much is gone.
+    pub budget: i64,
+    pub clock: Clock,
+    pub tlb_stale: bool,
+    /// Frame that may be written and executed at once, for a store into its own block.
+    pub both: Option<Frame>,
+    /// Stop at the second block: one instruction is being stepped.
+    pub stepping: Option<u64>,
+    pub arch: Arch,
+    pub arena_len: u64,
+    memory: *const u8,
+    uses: *mut FrameUse,
+    mmu: Option<*mut dyn Mmu>,
+}
+
+impl Shared {
+    pub fn new(arch: Arch, arena: &Arena) -> Box<Shared> {
+        Box::new(Shared {
+            insns_left: 0,
+            branches_left: 0,
+            last: LastBlock { addr: 0, size: 0, counted: 0 },
+            stop: Stop::None,
+            counts: Counts::new(arch),
+            budget: 0,
+            clock: Clock::default(),
+            tlb_stale: false,
+            both: None,
+            stepping: None,
+            arch,
+            arena_len: arena.len(),
+            memory: arena.host_pointer(),
+            uses: std::ptr::null_mut(),
+            mmu: None,
+        })
+    }
+
+    /// Makes the next block a fresh one: no `rep` goes on, nothing can be taken back.
+    pub fn forget_last_block(&mut self) {
+        self.last = LastBlock { addr: 0, size: 0, counted: 0 };
+    }
+
+    /// Lends the arena's bookkeeping and the page tables to the hooks.
+    pub fn lend(&mut self, arena: &mut Arena, mmu: &mut (dyn Mmu + '_)) {
+        self.uses = arena.uses.as_mut_ptr();
+        let mmu: *mut (dyn Mmu + '_) = mmu;
+        // SAFETY: only the lifetime changes; `take_back` removes the pointer before the
+        // borrow ends, and hooks run only in between.
+        self.mmu = Some(unsafe { std::mem::transmute::<*mut (dyn Mmu + '_), *mut dyn Mmu>(mmu) });
+    }
+
+    /// Ends `lend`.
+    pub fn take_back(&mut self) {
+        self.uses = std::ptr::null_mut();
+        self.mmu = None;
+    }
+
+    fn translate(&mut self, page: u64) -> Option<(Frame, Perms)> {
+        if page >= DROP_WINDOW && page - DROP_WINDOW < self.arena_len {
+            let frame = Frame(((page - DROP_WINDOW) / FRAME_SIZE) as u32);
+            return Some((frame, Perms { read: false, write: false, exec: true }));
+        }
+        // SAFETY: see `lend`.
+        self.mmu.and_then(|mmu| unsafe { (*mmu).translate(page) })
+    }
+
+    fn usage(&mut self, frame: Frame) -> &mut FrameUse {
+        // SAFETY: `uses` has an element for every frame that was ever handed out, and
+        // page tables hold no other frames.
+        unsafe { &mut *self.uses.add(frame.0 as usize) }
+    }
+
+    /// Answers a TLB fill: the page's permissions, narrowed so that no frame is writable
+    /// and executable at once.
+    fn fill(&mut self, page: u64, access: Access) -> Result<(Frame, Perms), Stop> {
+        let miss = Stop::Miss { page, access };
+        let (frame, mut perms) = self.translate(page).ok_or(miss)?;
+        if !perms.allow(access) {
+            return Err(miss);
+        }
+        if page >= DROP_WINDOW || self.both == Some(frame) {
+            return Ok((frame, perms));
+        }
+        let usage = self.usage(frame);
+        match access {
+            Access::Fetch if usage.writable => return Err(Stop::Flip { frame, to_code: true }),
+            Access::Write if usage.code => return Err(Stop::Flip { frame, to_code: false }),
+            Access::Fetch => {
+                usage.code = true;
+                perms.write = false;
+            }
+            Access::Write => {
+                usage.writable = true;
+                perms.exec = false;
+            }
+            Access::Read if usage.code => perms.write = false,
+            Access::Read => {
+                usage.writable |= perms.write;
+                perms.exec = false;
+            }
+        }
+        Ok((frame, perms))
+    }
+
+    /// Copies guest code for decoding, through the page tables.
+    fn copy_code(&mut self, addr: u64, size: u32, out: &mut Vec<u8>) {
+        let (mut at, end) = (addr, addr.wrapping_add(u64::from(size)));
+        while at < end {
+            let page = at & !(FRAME_SIZE - 1);
+            let Some((frame, _)) = self.translate(page) else { return };
+            let len = (page + FRAME_SIZE).min(end) - at;
+            let from = frame.addr() + (at - page);
+            // SAFETY: the range lies inside one frame of the arena; nothing writes it
+            // while the hook runs.
+            out.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(self.memory.add(from as usize), len as usize)
+            });
+            at += len;
+        }
+    }
+
+    /// Copies the code from `addr` to the end of its page.
+    pub fn copy_code_to_page_end(&mut self, addr: u64, out: &mut Vec<u8>) {
+        self.copy_code(addr, (FRAME_SIZE - addr % FRAME_SIZE) as u32, out);
+    }
+
+    /// Copies at most `len` bytes of code from `addr`.
+    pub fn copy_code_span(&mut self, addr: u64, len: u32, out: &mut Vec<u8>) {
+        self.copy_code(addr, len, out);
+    }
+
+    /// Decodes a block unless it is known, without counting it.
+    pub fn ensure_block(&mut self, addr: u64, size: u32) {
+        if self.counts.get(addr, size).is_none() {
+            let mut bytes = Vec::new();
+            self.copy_code(addr, size, &mut bytes);
+            self.counts.get_or_decode(addr, size, |out| out.append(&mut bytes));
+        }
+    }
+
+    /// Whether the block at `addr` goes on with the `rep` that ended the last block.
+    fn continues_rep(&self, addr: u64) -> bool {
+        let last = self.last;
+        self.counts
+            .get(last.addr, last.size)
+            .and_then(|b| b.rep)
+            .is_some_and(|rep| last.addr + u64::from(rep) == addr)
+    }
+
+    /// The slow path of the block hook. Returns whether the block may run.
+    fn count_slowly(&mut self, addr: u64, size: u32) -> bool {
+        let continues = self.continues_rep(addr);
+        self.ensure_block(addr, size);
+        let mut bytes = Vec::new();
+        let block = self.counts.get_or_decode(addr, size, |out| out.append(&mut bytes));
+        let insns = block.len() as i64 - i64::from(continues);
+        let branches = i64::from(block.branches);
+        let stop_before = block.forbidden.is_some();
+        let stepped_out = self.stepping.is_some_and(|first| self.last.addr == first);
+        if stepped_out
+            || stop_before
+            || insns > self.insns_left
+            || (self.branches_left <= 0 && insns > 0)
+        {
+            self.stop = Stop::Block { addr, size };
+            return false;
+        }
+        self.insns_left -= insns;
+        self.branches_left -= branches;
+        self.last = LastBlock { addr, size, counted: insns as u32 };
+        true
+    }
+
+    /// The counter instructions' answer for the instruction at `pc`.
+    fn counter(&self, pc: u64) -> u64 {
+        let last = self.last;
+        let within = pc.wrapping_sub(last.addr);
+        let index = self
+            .counts
+            .get(last.addr, last.size)
+            .and_then(|b| b.index_of(within, last.size))
+            .unwrap_or(0) as i64;
+        // Retired when the block began, plus those before this one in the block.
+        let retired = self.budget - self.insns_left - i64::from(last.counted) + index;
+        self.clock.base.wrapping_add(retired as u64)
+    }
+}
+
+unsafe extern "C" fn on_block(raw: *mut uc::uc_engine, addr: u64, size: u32, data: *mut c_void) {
+    // SAFETY: `data` is the engine's `Shared`, which nobody else touches during a run.
+    let shared = unsafe { &mut *data.cast::<Shared>() };
+    let slot = shared.counts.slot(addr);
+    let insns = i64::from(slot.insns);
+    if slot.addr == addr
+        && u32::from(slot.size) == size
+        && insns <= shared.insns_left
+        && shared.branches_left > 0
+        && slot.insns != SLOW
+    {
+        shared.insns_left -= insns;
+        shared.branches_left -= i64::from(slot.branches);
+        shared.last = LastBlock { addr, size, counted: slot.insns };
+        return;
+    }
+    if !shared.count_slowly(addr, size) {
+        // SAFETY: asking the running engine to stop is what hooks are for.
+        unsafe { uc::uc_emu_stop(raw) };
+    }
+}
+
+unsafe extern "C" fn on_tlb_fill(
+    _raw: *mut uc::uc_engine,
+    va: u64,
+    kind: uc::MemType,
+    out: *mut uc::TlbEntry,
+    data: *mut c_void,
+) -> bool {
+    // SAFETY: as in `on_block`.
+    let shared = unsafe { &mut *data.cast::<Shared>() };
+    let access = match kind {
+        uc::MemType::WRITE => Access::Write,
+        uc::MemType::FETCH => Access::Fetch,
+        _ => Access::Read,
+    };
+    // Top-byte ignore: the engine passes the tag on, page tables do not have it.
+    let page = match shared.arch {
+        Arch::Aarch64 if va >> 55 & 1 == 0 => va & 0x00ff_ffff_ffff_ffff,
+        _ => va,
+    };
+    match shared.fill(page, access) {
+        Ok((frame, perms)) => {
+            let bits =
+                u32::from(perms.read) | u32::from(perms.write) << 1 | u32::from(perms.exec) << 2;
+            // SAFETY: `out` is the engine's place for the answer.
+            unsafe { *out = uc::TlbEntry { paddr: frame.addr(), perms: uc::Prot(bits) } };
+            true
+        }
+        Err(stop) => {
+            shared.stop = stop;
+            false
+        }
+    }
+}
+
+unsafe extern "C" fn on_syscall(raw: *mut uc::uc_engine, data: *mut c_void) {
+    // SAFETY: as in `on_block`.
+    unsafe {
+        (*data.cast::<Shared>()).stop = Stop::Syscall;
+        uc::uc_emu_stop(raw);
+    }
+}
+
+unsafe extern "C" fn on_interrupt(raw: *mut uc::uc_engine, number: u32, data: *mut c_void) {
+    // SAFETY: as in `on_block`.
+    unsafe {
+        (*data.cast::<Shared>()).stop = Stop::Interrupt(number);
+        uc::uc_emu_stop(raw);
+    }
+}
+
+unsafe extern "C" fn on_invalid(_raw: *mut uc::uc_engine, data: *mut c_void) -> bool {
+    // SAFETY: as in `on_block`. `false` ends the run.
+    unsafe { (*data.cast::<Shared>()).stop = Stop::Invalid };
+    false
+}
+
+/// `rdtsc` and `rdtscp`; the result says "handled".
+unsafe extern "C" fn on_rdtsc(raw: *mut uc::uc_engine, data: *mut c_void) -> c_int {
+    // SAFETY: as in `on_block`; registers may be accessed inside an instruction hook.
+    unsafe {
+        let shared = &mut *data.cast::<Shared>();
+        let mut pc = 0u64;
+        uc::uc_reg_read(raw, uc::RegisterX86::RIP as c_int, (&raw mut pc).cast());
+        let value = shared.counter(pc);
+        let (low, high) = (value & 0xffff_ffff, value >> 32);
+        uc::uc_reg_write(raw, uc::RegisterX86::RAX as c_int, (&raw const low).cast());
+        uc::uc_reg_write(raw, uc::RegisterX86::RDX as c_int, (&raw const high).cast());
+    }
+    1
+}
+
+unsafe extern "C" fn on_rdtscp(raw: *mut uc::uc_engine, data: *mut c_void) -> c_int {
+    // SAFETY: as in `on_rdtsc`.
+    unsafe {
+        on_rdtsc(raw, data);
+        let aux = u64::from((*data.cast::<Shared>()).clock.aux);
+        uc::uc_reg_write(raw, uc::RegisterX86::RCX as c_int, (&raw const aux).cast());
+    }
+    1
+}
+
+/// `mrs` at EL0. Only registers that EL0 may read are answered; skipping others would
+/// loop for ever, since the engine raises an exception for them after the hook.
+unsafe extern "C" fn on_mrs(
+    raw: *mut uc::uc_engine,
+    target: uc::RegisterARM64,
+    register: *const uc::RegisterARM64CP,
+    data: *mut c_void,
+) -> u32 {
+    // SAFETY: as in `on_rdtsc`; `register` describes the instruction.
+    unsafe {
+        let r = &*register;
+        let shared = &mut *data.cast::<Shared>();
+        let value = match (r.op0, r.op1, r.crn, r.crm, r.op2) {
+            // CNTFRQ_EL0: the counter runs at 1 GHz.
+            (3, 3, 14, 0, 0) => 1_000_000_000,
+            // CNTPCT_EL0, CNTVCT_EL0 and their self-synchronised forms.
+            (3, 3, 14, 0, 1 | 2 | 5 | 6) => {
+                let mut pc = 0u64;
+                uc::uc_reg_read(raw, uc::RegisterARM64::PC as c_int, (&raw mut pc).cast());
+                shared.counter(pc)
+            }
+            // CTR_EL0: 64-byte lines.
+            (3, 3, 0, 0, 1) => 0x8444_c004,
+            _ => return 0,
+        };
+        uc::uc_reg_write(raw, target as c_int, (&raw const value).cast());
+    }
+    1
+}
+
+impl Engine {
+    pub(super) fn install_hooks(&mut self) -> Result<(), EngineError> {
+        let data = (&raw mut *self.shared).cast::<c_void>();
+        let mut add = |kind, callback: *mut c_void, instruction: Option<c_int>| {
+            // SAFETY: signatures match the kinds below; `shared` is boxed and is dropped
+            // after the handle (field order).
+            unsafe { self.handle.hook(kind, callback, data, instruction) }
+        };
+        add(HookType::BLOCK, on_block as *mut c_void, None)?;
+        add(HookType::TLB_FILL, on_tlb_fill as *mut c_void, None)?;
+        add(HookType::INTR, on_interrupt as *mut c_void, None)?;
+        add(HookType::INSN_INVALID, on_invalid as *mut c_void, None)?;
+        match self.arch {
+            Arch::X86_64 => {
+                let id = |i: uc::X86Insn| Some(i as c_int);
+                add(HookType::INSN, on_syscall as *mut c_void, id(uc::X86Insn::SYSCALL))?;
+                add(HookType::INSN, on_rdtsc as *mut c_void, id(uc::X86Insn::RDTSC))?;
+                add(HookType::INSN, on_rdtscp as *mut c_void, id(uc::X86Insn::RDTSCP))?;
+            }
+            Arch::Aarch64 => {
+                let mrs = uc::Arm64Insn::UC_ARM64_INS_MRS as c_int;
+                add(HookType::INSN, on_mrs as *mut c_void, Some(mrs))?;
+            }
+        }
+        Ok(())
+    }
+}

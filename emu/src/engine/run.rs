@@ -1,0 +1,360 @@
+//! The run loop: exact stops, look-ahead fetches, self-modifying code.
+
+use arch::Arch;
+
+use crate::engine::arena::FRAME_SIZE;
+use crate::engine::hooks::{DROP_WINDOW, Stop};
+use crate::engine::{
+    Access, Arena, Budget, Engine, EngineError, Exception, Exit, Frame, Mmu, Run, aarch64, x86_64,
+};
+
+/// Budgets are kept in signed counters with room for one block beyond.
+const MAX_BUDGET: u64 = (i64::MAX / 2) as u64;
+
+impl Engine {
+    /// Runs guest code at user level until the budget is used up or something happens.
+    pub fn run(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        budget: Budget,
+    ) -> Result<Run, EngineError> {
+        let instructions = budget.instructions.min(MAX_BUDGET) as i64;
+        let branches = budget.branches.min(MAX_BUDGET) as i64;
+        self.shared.budget = instructions;
+        self.shared.insns_left = instructions;
+        self.shared.branches_left = branches;
+        self.drop_stale(arena, mmu)?;
+        let exit = loop {
+            if let Some(exit) = self.run_once(arena, mmu)? {
+                break exit;
+            }
+        };
+        let retired = (instructions - self.shared.insns_left) as u64;
+        self.shared.clock.base = self.shared.clock.base.wrapping_add(retired);
+        Ok(Run { exit, retired, branches: (branches - self.shared.branches_left) as u64 })
+    }
+
+    fn pc(&self) -> u64 {
+        match self.arch {
+            Arch::X86_64 => x86_64::regs::pc(&self.handle),
+            Arch::Aarch64 => aarch64::regs::pc(&self.handle),
+        }
+    }
+
+    /// Starts the CPU at its PC; returns what stopped it.
+    fn start(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        until: u64,
+    ) -> Result<Stop, EngineError> {
+        if self.shared.tlb_stale {
+            self.handle.flush_tlb()?;
+            self.shared.tlb_stale = false;
+        }
+        self.shared.stop = Stop::None;
+        let pc = self.pc();
+        self.shared.lend(arena, mmu);
+        let error = self.handle.start(pc, until);
+        self.shared.take_back();
+        let stop = self.shared.stop;
+        if stop == Stop::None && self.pc() != until {
+            // WFI at EL0 returns for no reason of ours with the PC moved on: it is a hint.
+            if self.arch == Arch::Aarch64 && self.pc() != pc {
+                return Ok(Stop::None);
+            }
+            return Err(EngineError::Stray { pc: self.pc(), detail: error.to_string() });
+        }
+        Ok(stop)
+    }
+
+    /// One start of the CPU and its consequences; `None` to go on.
+    fn run_once(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+    ) -> Result<Option<Exit>, EngineError> {
+        let stop = self.start(arena, mmu, 0)?;
+        self.handle_stop(arena, mmu, stop)
+    }
+
+    fn handle_stop(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        stop: Stop,
+    ) -> Result<Option<Exit>, EngineError> {
+        match stop {
+            Stop::None => Ok(None),
+            Stop::Syscall => Ok(Some(Exit::Syscall)),
+            Stop::Block { addr, size } => self.stop_inside(arena, mmu, addr, size),
+            Stop::Miss { page, access } => {
+                self.take_back_unretired()?;
+                let pc_page = self.pc() & !(FRAME_SIZE - 1);
+                if access == Access::Fetch && page != pc_page {
+                    return self.look_ahead(arena, mmu, page);
+                }
+                Ok(Some(Exit::PageFault { page, access }))
+            }
+            Stop::Flip { frame, to_code } => {
+                self.take_back_unretired()?;
+                self.flip(arena, mmu, frame, to_code)
+            }
+            Stop::Interrupt(number) => {
+                self.take_back_unretired()?;
+                self.end_exception()?;
+                Ok(Some(self.classify(number)))
+            }
+            Stop::Invalid => {
+                self.take_back_unretired()?;
+                self.end_exception()?;
+                Ok(Some(Exit::Exception(Exception::InvalidOpcode)))
+            }
+        }
+    }
+
+    /// unicorn leaves an exception pending for ever: give it a state without one.
+    fn end_exception(&mut self) -> Result<(), EngineError> {
+        let (regs, fp) = (self.regs(), self.fp());
+        self.handle.restore_pristine()?;
+        self.set_fp(&fp);
+        self.set_regs(&regs);
+        Ok(())
+    }
+
+    fn classify(&self, number: u32) -> Exit {
+        match self.arch {
+            Arch::X86_64 => x86_64::classify(number),
+            Arch::Aarch64 => aarch64::classify(number),
+        }
+    }
+
+    /// Gives back what was counted of the last block but did not retire.
+    fn take_back_unretired(&mut self) -> Result<(), EngineError> {
+        let pc = self.pc();
+        let last = self.shared.last;
+        if last.counted == 0 {
+            // Nothing was counted: no block ran, or a `rep` went on and is now cut.
+            // The first instruction of a `rep` that goes on was counted by the block
+            // before; it is given back here since it will be counted when it restarts.
+            if last.size != 0 && self.rep_is_cut(pc) {
+                self.shared.insns_left += 1;
+            }
+            self.shared.forget_last_block();
+            return Ok(());
+        }
+        let Some(block) = self.shared.counts.get(last.addr, last.size) else {
+            return Err(EngineError::Stray { pc, detail: "unknown block".to_owned() });
+        };
+        let Some(index) = block.index_of(pc.wrapping_sub(last.addr), last.size) else {
+            // A jump target: the block retired whole and its successor never started.
+            self.shared.forget_last_block();
+            return Ok(());
+        };
+        if index < block.starts.len() {
+            let first = block.len() - u64::from(last.counted);
+            self.shared.insns_left += (block.len() - (index as u64).max(first)) as i64;
+            self.shared.branches_left += i64::from(block.branches);
+        }
+        self.shared.forget_last_block();
+        Ok(())
+    }
+
+    fn rep_is_cut(&self, pc: u64) -> bool {
+        let last = self.shared.last;
+        let block = self.shared.counts.get(last.addr, last.size);
+        block.and_then(|b| b.rep).is_some_and(|rep| last.addr + u64::from(rep) == pc)
+    }
+
+    /// The block at `addr` does not fit the budget (or holds a forbidden instruction):
+    /// run to the exact instruction inside it.
+    fn stop_inside(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        addr: u64,
+        size: u32,
+    ) -> Result<Option<Exit>, EngineError> {
+        let Some(block) = self.shared.counts.get(addr, size) else {
+            return Err(EngineError::Stray { pc: addr, detail: "unknown block".to_owned() });
+        };
+        let forbidden = block.forbidden;
+        let by_budget = match self.shared.branches_left {
+            n if n <= 0 => 0,
+            _ => self.shared.insns_left.max(0) as usize,
+        };
+        let target = by_budget.min(forbidden.unwrap_or(usize::MAX));
+        if target == 0 {
+            return Ok(Some(if by_budget == 0 {
+                Exit::Budget
+            } else {
+                Exit::Exception(Exception::Protection { vector: 13 })
+            }));
+        }
+        let Some(&offset) = block.starts.get(target) else {
+            return Err(EngineError::Stray { pc: addr, detail: "empty block".to_owned() });
+        };
+        self.run_to(arena, mmu, addr, size, addr + u64::from(offset))
+    }
+
+    /// Runs inside one block to the instruction at `target`; `None` when it is reached.
+    fn run_to(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        addr: u64,
+        size: u32,
+        target: u64,
+    ) -> Result<Option<Exit>, EngineError> {
+        let end = addr + u64::from(size);
+        self.drop_range(arena, mmu, addr, end)?;
+        let stop = self.start(arena, mmu, target)?;
+        let result = if stop == Stop::None {
+            if self.pc() != target {
+                return Err(EngineError::Stray { pc: self.pc(), detail: "missed stop".to_owned() });
+            }
+            self.shared.forget_last_block();
+            Ok(None)
+        } else {
+            self.handle_stop(arena, mmu, stop)
+        };
+        self.drop_range(arena, mmu, addr, end)?;
+        result
+    }
+
+    /// The translator looked at `page`, which is absent, while the PC is on another page:
+    /// run the instructions before it, then the fault is real.
+    fn look_ahead(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        page: u64,
+    ) -> Result<Option<Exit>, EngineError> {
+        let pc = self.pc();
+        let mut bytes = Vec::new();
+        self.shared.lend(arena, mmu);
+        self.shared.copy_code_to_page_end(pc, &mut bytes);
+        self.shared.take_back();
+        let block = self.shared.counts.decoder().decode_block(&bytes);
+        // Everything up to an instruction that straddles the boundary, or to the boundary.
+        let target = match block.unknown {
+            Some(tail) => pc + u64::from(tail),
+            None => pc + bytes.len() as u64,
+        };
+        if target == pc {
+            return Ok(Some(Exit::PageFault { page, access: Access::Fetch }));
+        }
+        let stop = self.start(arena, mmu, target)?;
+        if stop == Stop::None && self.pc() == target {
+            return Ok(None);
+        }
+        self.handle_stop(arena, mmu, stop)
+    }
+
+    /// Changes a frame between code and data.
+    fn flip(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        frame: Frame,
+        to_code: bool,
+    ) -> Result<Option<Exit>, EngineError> {
+        self.shared.tlb_stale = true;
+        if to_code {
+            arena.uses[frame.0 as usize].writable = false;
+            return Ok(None);
+        }
+        let pc_page = self.pc() & !(FRAME_SIZE - 1);
+        let own = [pc_page, pc_page.wrapping_add(FRAME_SIZE)]
+            .into_iter()
+            .any(|page| mmu.translate(page).is_some_and(|(f, _)| f == frame));
+        if own {
+            return self.step_with_both(arena, mmu, frame);
+        }
+        arena.uses[frame.0 as usize].code = false;
+        self.drop_frame(arena, mmu, frame)?;
+        Ok(None)
+    }
+
+    /// A store into the frame of its own PC runs alone with both rights.
+    fn step_with_both(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        frame: Frame,
+    ) -> Result<Option<Exit>, EngineError> {
+        let pc = self.pc();
+        let mut bytes = Vec::new();
+        self.shared.lend(arena, mmu);
+        self.shared.copy_code_span(pc, 16, &mut bytes);
+        self.shared.take_back();
+        let starts = self.shared.counts.decoder().decode_block(&bytes).starts;
+        let next = starts.get(1).map_or(pc + bytes.len() as u64, |&s| pc + u64::from(s));
+        self.shared.both = Some(frame);
+        self.shared.stepping = Some(pc);
+        // Every block must take the slow path, which counts the step's blocks.
+        self.shared.counts.clear();
+        self.drop_range(arena, mmu, pc, next)?;
+        let stop = self.start(arena, mmu, next);
+        self.shared.both = None;
+        self.shared.stepping = None;
+        self.shared.tlb_stale = true;
+        self.drop_frame(arena, mmu, frame)?;
+        match stop? {
+            Stop::None => {
+                self.shared.forget_last_block();
+                Ok(None)
+            }
+            // The stepped instruction was a branch or a `rep`: its successor was stopped.
+            Stop::Block { .. } if self.pc() != pc => {
+                self.shared.forget_last_block();
+                Ok(None)
+            }
+            Stop::Block { .. } if self.shared.insns_left > 0 => {
+                self.take_back_unretired()?;
+                Ok(None)
+            }
+            other => self.handle_stop(arena, mmu, other),
+        }
+    }
+
+    /// Drops the blocks of frames that the kernel wrote or freed.
+    fn drop_stale(&mut self, arena: &mut Arena, mmu: &mut dyn Mmu) -> Result<(), EngineError> {
+        while let Some(frame) = arena.stale_code.pop() {
+            self.shared.tlb_stale = true;
+            self.drop_frame(arena, mmu, frame)?;
+        }
+        Ok(())
+    }
+
+    fn drop_frame(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        frame: Frame,
+    ) -> Result<(), EngineError> {
+        let start = DROP_WINDOW + frame.addr();
+        self.shared.counts.clear();
+        self.shared.forget_last_block();
+        self.drop_range(arena, mmu, start, start + FRAME_SIZE)?;
+        // The window's entry must not stay: user code could jump there.
+        self.shared.tlb_stale = true;
+        Ok(())
+    }
+
+    fn drop_range(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        start: u64,
+        end: u64,
+    ) -> Result<(), EngineError> {
+        let stop = self.shared.stop;
+        self.shared.lend(arena, mmu);
+        let result = self.handle.drop_blocks(start, end);
+        self.shared.take_back();
+        self.shared.stop = stop;
+        result
+    }
+}
