@@ -1,1 +1,47 @@
-//! (under construction)
+//! Guest memory: page tables, virtual memory areas, demand paging.
+//!
+//! ```text
+//!  mmap, brk, mprotect … ─► Mm (areas)          what may be there
+//!            page fault ──► Mm::fault ─► PageTable   what is there
+//!                 CPU ────► PageTable as engine::Mmu
+//!     kernel model ───────► Mm::read / write         copies, faulting pages in
+//! ```
+//!
+//! * [`page_table`]: the tree from virtual page to frame and permissions.
+//! * [`area`]: one virtual memory area and what backs it.
+//! * [`mm`]: an address space: areas in order, `brk`, the stack; finding room.
+//! * [`ops`]: the system calls' work on it (`mmap`, `munmap`, `mprotect`, `mremap`, …).
+//! * [`fault`]: bringing a page in, or the signal that says why not.
+//! * [`cache`]: pages of files, shared by all mappings.
+//!
+//! Errors are the kernel's: [`arch::Errno`]. Page tables never hold a permission that
+//! the area does not allow; a private page is copied at the first store.
+
+pub mod area;
+pub mod cache;
+pub mod fault;
+pub mod mm;
+pub mod ops;
+pub mod page_table;
+
+pub use area::{Area, AreaFlags, Backing, Prot};
+pub use cache::{PageCache, PageSource};
+pub use fault::{Fault, FaultKind};
+pub use mm::{Mm, MmLayout};
+pub use page_table::{PageTable, Pte};
+
+/// Bytes in a page.
+pub const PAGE: u64 = crate::engine::FRAME_SIZE;
+
+/// Rounds down to a page boundary.
+pub const fn page_down(addr: u64) -> u64 {
+    addr & !(PAGE - 1)
+}
+
+/// Rounds up to a page boundary; `None` on overflow.
+pub const fn page_up(addr: u64) -> Option<u64> {
+    match addr.checked_add(PAGE - 1) {
+        Some(a) => Some(a & !(PAGE - 1)),
+        None => None,
+    }
+}

@@ -1,0 +1,205 @@
+//! Bringing a page in, or the signal that says why not.
+
+use arch::Errno;
+
+use crate::engine::{Access, Arena, Frame};
+use crate::mem::cache::CacheError;
+use crate::mem::mm::{MIN_ADDR, STACK_GUARD};
+use crate::mem::{Area, Backing, Mm, PAGE, Pte, page_down};
+
+/// Why a page cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// No area: `SIGSEGV`, `SEGV_MAPERR`.
+    NotMapped,
+    /// The area forbids the access: `SIGSEGV`, `SEGV_ACCERR`.
+    Forbidden,
+    /// The file ends before the page: `SIGBUS`, `BUS_ADRERR`.
+    BeyondFile,
+    /// Guest memory is exhausted: the kernel would kill the task.
+    NoMemory,
+}
+
+/// A fault that could not be resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fault {
+    /// The byte that could not be accessed.
+    pub addr: u64,
+    /// What was tried.
+    pub access: Access,
+    /// Why not.
+    pub kind: FaultKind,
+}
+
+impl From<Fault> for Errno {
+    fn from(_: Fault) -> Errno {
+        Errno::EFAULT
+    }
+}
+
+impl Mm {
+    /// Makes the page of `addr` present for `access`.
+    pub fn fault(&mut self, arena: &mut Arena, addr: u64, access: Access) -> Result<(), Fault> {
+        let fail = |kind| Fault { addr, access, kind };
+        let page = page_down(addr);
+        if self.area(addr).is_none() && !self.grow_stack(addr) {
+            return Err(fail(FaultKind::NotMapped));
+        }
+        let Some(area) = self.area(addr).cloned() else {
+            return Err(fail(FaultKind::NotMapped));
+        };
+        if !area.prot.allows(access) {
+            return Err(fail(FaultKind::Forbidden));
+        }
+        let old = self.table.get(page);
+        if let Some(pte) = old
+            && pte.perms.allow(access)
+        {
+            return Ok(());
+        }
+        let pte = match old {
+            Some(pte) if pte.owned => Pte { perms: area.prot.hardware(), ..pte },
+            Some(pte) => self.copy_page(arena, &area, pte.frame).map_err(fail)?,
+            None => self.new_page(arena, &area, page, access).map_err(fail)?,
+        };
+        self.table.set(page, pte);
+        if old.is_some() {
+            self.stale = true;
+        }
+        Ok(())
+    }
+
+    /// A private copy of a shared frame, at the first store.
+    fn copy_page(&self, arena: &mut Arena, area: &Area, from: Frame) -> Result<Pte, FaultKind> {
+        let frame = arena.alloc().ok_or(FaultKind::NoMemory)?;
+        if from != self.zero {
+            let mut page = [0; PAGE as usize];
+            page.copy_from_slice(arena.bytes(from));
+            arena.bytes_mut(frame).copy_from_slice(&page);
+        }
+        Ok(Pte { frame, perms: area.prot.hardware(), owned: true })
+    }
+
+    fn new_page(
+        &mut self,
+        arena: &mut Arena,
+        area: &Area,
+        page: u64,
+        access: Access,
+    ) -> Result<Pte, FaultKind> {
+        let mut perms = area.prot.hardware();
+        let frame = match &area.backing {
+            Backing::Special { frames, first } => {
+                let index = first + ((page - area.start) / PAGE) as usize;
+                *frames.get(index).ok_or(FaultKind::BeyondFile)?
+            }
+            Backing::Anonymous => self.zero,
+            Backing::File { source, .. } => {
+                let offset = area.offset_of(page);
+                self.cache.page(arena, source.as_ref(), offset).map_err(|e| match e {
+                    CacheError::BeyondEnd => FaultKind::BeyondFile,
+                    CacheError::NoMemory => FaultKind::NoMemory,
+                })?
+            }
+        };
+        let file_is_shared = area.flags.shared && matches!(area.backing, Backing::File { .. });
+        if matches!(area.backing, Backing::Special { .. }) || file_is_shared {
+            return Ok(Pte { frame, perms, owned: false });
+        }
+        if access == Access::Write || area.flags.shared {
+            return self.copy_page(arena, area, frame);
+        }
+        // Shared until the first store.
+        perms.write = false;
+        Ok(Pte { frame, perms, owned: false })
+    }
+
+    /// Grows a stack area down to `addr` if the limit and the guard gap allow it.
+    fn grow_stack(&mut self, addr: u64) -> bool {
+        let start = page_down(addr);
+        let Some(stack) = self.area_above(addr) else { return false };
+        let top = self.layout.stack_top;
+        if !stack.flags.grows_down || addr < MIN_ADDR || top - start > self.layout.stack_limit {
+            return false;
+        }
+        let key = stack.start;
+        let room_from = start.saturating_sub(STACK_GUARD);
+        if let Some((_, below)) = self.areas.range(..key).next_back()
+            && below.end > room_from
+            && below.prot != crate::mem::Prot::NONE
+        {
+            return false;
+        }
+        if let Some(mut stack) = self.areas.remove(&key) {
+            stack.start = start;
+            self.areas.insert(start, stack);
+        }
+        true
+    }
+
+    /// Copies from the address space, page by page, bringing pages in.
+    pub fn read(&mut self, arena: &mut Arena, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.each_page(addr, buf.len(), |mm, at, range| {
+            let frame = mm.present(arena, at, Access::Read)?;
+            let from = (at % PAGE) as usize;
+            buf[range.clone()].copy_from_slice(&arena.bytes(frame)[from..from + range.len()]);
+            Ok(())
+        })
+    }
+
+    /// Copies into the address space, page by page, bringing pages in.
+    pub fn write(&mut self, arena: &mut Arena, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.each_page(addr, bytes.len(), |mm, at, range| {
+            let frame = mm.present(arena, at, Access::Write)?;
+            let to = (at % PAGE) as usize;
+            arena.bytes_mut(frame)[to..to + range.len()].copy_from_slice(&bytes[range]);
+            Ok(())
+        })
+    }
+
+    /// Copies from present, readable pages only, as code that may not fault does.
+    pub fn peek(&self, arena: &Arena, addr: u64, buf: &mut [u8]) -> bool {
+        let mut done = 0;
+        while done < buf.len() {
+            let Some(at) = addr.checked_add(done as u64) else { return false };
+            let Some(pte) = self.table.get(at).filter(|p| p.perms.read) else { return false };
+            let from = (at % PAGE) as usize;
+            let n = (PAGE as usize - from).min(buf.len() - done);
+            buf[done..done + n].copy_from_slice(&arena.bytes(pte.frame)[from..from + n]);
+            done += n;
+        }
+        true
+    }
+
+    fn each_page(
+        &mut self,
+        addr: u64,
+        len: usize,
+        mut visit: impl FnMut(&mut Mm, u64, std::ops::Range<usize>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut done = 0;
+        while done < len {
+            let at = addr.wrapping_add(done as u64);
+            let n = ((PAGE - at % PAGE) as usize).min(len - done);
+            visit(self, at, done..done + n)?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// The frame of the page at `at`, brought in for `access` if it is not there.
+    fn present(&mut self, arena: &mut Arena, at: u64, access: Access) -> Result<Frame, Fault> {
+        if at >= self.arch.task_size() {
+            return Err(Fault { addr: at, access, kind: FaultKind::NotMapped });
+        }
+        if let Some(pte) = self.table.get(at)
+            && pte.perms.allow(access)
+        {
+            return Ok(pte.frame);
+        }
+        self.fault(arena, at, access)?;
+        self.kernel_faults.push(at);
+        let missing = Fault { addr: at, access, kind: FaultKind::NotMapped };
+        self.table.get(at).map(|p| p.frame).ok_or(missing)
+    }
+}
