@@ -1,3 +1,24 @@
 //! Performance events: what is counted, when it overflows, what a sample holds.
+//!
+//! ```text
+//!  retired user code ─┐
+//!  kernel steps ──────┼─► pmu: counters ─► overflow ─► NMI ─┐
+//!  timer ─────────────┼─► cpu-clock ────────────────────────┼─► sample ─► record
+//!  faults, switches ──┴─► software events, in place ────────┘      └─ callchain
+//! ```
+//!
+//! * [`event`]: parsing of `-e` and the attributes of an event.
+//! * [`pmu`]: counters, periods, frequency.
+//! * [`callchain`]: walking the emulated kernel stack, then the user stack.
+//! * [`session`]: events that are open, records on their way to the exporter.
+//! * [`record`]: the records themselves.
+//!
+//! **The cycle model.** One retired instruction is one cycle is one nanosecond: the CPU
+//! runs at 1 GHz with one instruction a cycle. Modelled kernel steps cost what
+//! [`crate::kernel::Point::cost`] says, in the same unit.
 
+pub mod callchain;
+pub mod event;
+pub mod pmu;
 pub mod record;
+pub mod session;

@@ -1,0 +1,190 @@
+//! Callchains: the kernel part walked from the emulated kernel stack, then the user part
+//! by the kernel's immediate frame-pointer walk.
+//!
+//! Budgets as in `kernel/events/callchain.c`: addresses share one budget (`max_stack`),
+//! context markers have their own.
+
+use arch::{Arch, Regs};
+
+use crate::perf::record::context;
+
+/// `sysctl kernel.perf_event_max_stack`
+pub const MAX_STACK: u16 = 127;
+/// `sysctl kernel.perf_event_max_contexts_per_stack`
+const MAX_CONTEXTS: u32 = 8;
+
+/// A callchain entry being filled (`struct perf_callchain_entry_ctx`).
+#[derive(Debug)]
+pub struct Chain {
+    ips: Vec<u64>,
+    max_stack: u32,
+    nr: u32,
+    contexts: u32,
+    contexts_maxed: bool,
+}
+
+/// The store was refused: the walk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl Chain {
+    /// An empty chain for at most `max_stack` addresses; 0 means the default.
+    pub fn new(max_stack: u16) -> Chain {
+        let max_stack = u32::from(if max_stack == 0 { MAX_STACK } else { max_stack });
+        Chain { ips: Vec::new(), max_stack, nr: 0, contexts: 0, contexts_maxed: false }
+    }
+
+    /// Stores an address.
+    pub fn store(&mut self, ip: u64) -> Result<(), Full> {
+        if self.nr >= self.max_stack || self.contexts_maxed {
+            return Err(Full);
+        }
+        self.ips.push(ip);
+        self.nr += 1;
+        Ok(())
+    }
+
+    /// Stores a context marker.
+    pub fn store_context(&mut self, marker: u64) {
+        if self.contexts < MAX_CONTEXTS {
+            self.ips.push(marker);
+            self.contexts += 1;
+        } else {
+            self.contexts_maxed = true;
+        }
+    }
+
+    /// The words, markers included.
+    pub fn into_words(self) -> Vec<u64> {
+        self.ips
+    }
+}
+
+/// Walks a kernel stack from `ip`, `fp`. `record` loads the frame record at an address on
+/// one of the CPU's stacks: (caller's fp, return address). `twice` stores `ip` twice, as
+/// arm64 does for software events.
+///
+/// ```text
+/// store ip;  while fp != 0:  (fp', ra) = [fp];  (0, 0) ends;  store ra;  fp = fp'
+/// ```
+pub fn walk_kernel(
+    chain: &mut Chain,
+    ip: u64,
+    mut fp: u64,
+    record: impl Fn(u64) -> Option<(u64, u64)>,
+    twice: bool,
+) {
+    chain.store_context(context::KERNEL);
+    if chain.store(ip).is_err() || twice && chain.store(ip).is_err() {
+        return;
+    }
+    while fp != 0 {
+        let Some((next, address)) = record(fp) else { return };
+        if (next, address) == (0, 0) || chain.store(address).is_err() {
+            return;
+        }
+        fp = next;
+    }
+}
+
+/// Walks a user stack: `perf_callchain_user` of the architecture.
+pub fn walk_user(chain: &mut Chain, regs: &Regs, load: impl Fn(u64) -> Option<u64>) {
+    chain.store_context(context::USER);
+    match regs.arch {
+        Arch::X86_64 => walk_user_x86_64(chain, regs, load),
+        Arch::Aarch64 => walk_user_aarch64(chain, regs, load),
+    }
+}
+
+/// `arch/x86/events/core.c`: no alignment, direction or zero test; a frame that points to
+/// itself repeats until the budget is used.
+fn walk_user_x86_64(chain: &mut Chain, regs: &Regs, load: impl Fn(u64) -> Option<u64>) {
+    if chain.store(regs.pc).is_err() {
+        return;
+    }
+    let mut fp = regs.fp();
+    while fp < Arch::X86_64.task_size() - 16 {
+        let Some(next) = load(fp) else { return };
+        let Some(address) = load(fp + 8) else { return };
+        if chain.store(address).is_err() {
+            return;
+        }
+        fp = next;
+    }
+}
+
+/// `arch/arm64/kernel/stacktrace.c`: records 8-aligned, going up; the return address is
+/// stripped of its pointer authentication code.
+fn walk_user_aarch64(chain: &mut Chain, regs: &Regs, load: impl Fn(u64) -> Option<u64>) {
+    if chain.store(regs.pc).is_err() {
+        return;
+    }
+    let mut tail = regs.fp();
+    while tail != 0 && tail % 8 == 0 && tail < Arch::Aarch64.task_size() - 16 {
+        let Some(next) = load(tail) else { return };
+        let Some(link) = load(tail + 8) else { return };
+        if chain.store(strip_pac(link)).is_err() || next <= tail {
+            return;
+        }
+        tail = next;
+    }
+}
+
+/// Removes a pointer authentication code as `XPACLRI` does with 48-bit addresses and
+/// top-byte ignore: bits 54..48 become copies of bit 55.
+pub const fn strip_pac(address: u64) -> u64 {
+    const FIELD: u64 = 0x007f_0000_0000_0000;
+    if address >> 55 & 1 == 0 { address & !FIELD } else { address | FIELD }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(words: &[(u64, u64)]) -> impl Fn(u64) -> Option<u64> + '_ {
+        |at| words.iter().find(|(a, _)| *a == at).map(|(_, v)| *v)
+    }
+
+    fn chain(arch: Arch, pc: u64, fp: u64, max: u16, words: &[(u64, u64)]) -> Vec<u64> {
+        let mut regs = Regs::new(arch);
+        regs.pc = pc;
+        regs.gp[arch.fp()] = fp;
+        let mut chain = Chain::new(max);
+        walk_user(&mut chain, &regs, memory(words));
+        chain.into_words()
+    }
+
+    #[test]
+    fn x86_repeats_a_frame_that_points_to_itself() {
+        let words = [(0x1000, 0x1000), (0x1008, 0x444444)];
+        let expected = [context::USER, 1, 0x444444, 0x444444, 0x444444];
+        assert_eq!(chain(Arch::X86_64, 1, 0x1000, 4, &words), expected);
+    }
+
+    #[test]
+    fn aarch64_goes_up_only_and_strips() {
+        let words = [
+            (0x1000, 0x2000),
+            (0x1008, 0x0034_0000_0040_0100),
+            (0x2000, 0x1000),
+            (0x2008, 0x400200),
+        ];
+        let expected = [context::USER, 1, 0x400100, 0x400200];
+        assert_eq!(chain(Arch::Aarch64, 1, 0x1000, 0, &words), expected);
+        assert_eq!(chain(Arch::Aarch64, 1, 0x1001, 0, &words), [context::USER, 1]);
+    }
+
+    #[test]
+    fn aarch64_terminal_record_gives_a_zero() {
+        let words = [(0x1000, 0), (0x1008, 0)];
+        assert_eq!(chain(Arch::Aarch64, 1, 0x1000, 0, &words), [context::USER, 1, 0]);
+    }
+
+    #[test]
+    fn markers_do_not_use_the_address_budget() {
+        let mut chain = Chain::new(2);
+        let record = |fp| Some(if fp == 100 { (200, 11) } else { (0, 12) });
+        walk_kernel(&mut chain, 10, 100, record, false);
+        assert_eq!(chain.into_words(), [context::KERNEL, 10, 11]);
+    }
+}

@@ -1,0 +1,168 @@
+//! Counters, periods, frequency.
+//!
+//! A counter is programmed with `left` = events until overflow. When `n` events happen,
+//! `left -= n`; at `left <= 0` it has overflowed and an interrupt is pending. The handler
+//! sets the next period as the kernel does (`x86_perf_event_set_period`):
+//!
+//! ```text
+//! left <= -period:  left  = period      (whole periods were missed: start again)
+//! left <= 0:        left += period
+//! ```
+
+use crate::engine::Budget;
+use crate::perf::record::{Event, EventKind, Rate, Time};
+
+/// Counts at 1 GHz, one instruction a cycle.
+pub const HZ: u64 = 1_000_000_000;
+/// The kernel's timer tick, `HZ` = 250.
+pub const TICK: Time = 4_000_000;
+
+/// The counting state of one event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Counter {
+    /// Events until overflow; at most 0 when overflowed.
+    pub left: i64,
+    /// Current period.
+    pub period: u64,
+    /// Events counted in all.
+    pub total: u64,
+    /// Samples taken.
+    pub samples: u64,
+    /// Samples wanted a second, for frequency mode.
+    frequency: Option<u64>,
+    /// When the last sample was taken, for frequency mode.
+    last: Time,
+}
+
+impl Counter {
+    /// A counter at the beginning of its first period.
+    pub fn new(event: &Event) -> Counter {
+        let (period, frequency) = match event.rate {
+            Rate::Period(p) => (p.max(1), None),
+            Rate::Frequency(f) => (first_period(event.kind, f.max(1)), Some(f.max(1))),
+        };
+        Counter { left: signed(period), period, total: 0, samples: 0, frequency, last: 0 }
+    }
+
+    /// `n` events happened; whether the counter has overflowed.
+    pub fn count(&mut self, n: u64) -> bool {
+        self.total = self.total.saturating_add(n);
+        self.left = self.left.saturating_sub(signed(n));
+        self.left <= 0
+    }
+
+    /// Takes the overflow: returns the period that the sample stands for and programs
+    /// the next one.
+    pub fn take(&mut self, now: Time) -> u64 {
+        let period = self.period;
+        self.samples += 1;
+        if let Some(frequency) = self.frequency {
+            self.adjust(now, frequency);
+        }
+        let next = signed(self.period);
+        self.left = if self.left <= -next { next } else { self.left + next };
+        period
+    }
+
+    /// Frequency mode (`perf_adjust_period`): towards the period that gives `frequency`
+    /// samples a second, an eighth of the way at a time.
+    fn adjust(&mut self, now: Time, frequency: u64) {
+        let elapsed = now.saturating_sub(self.last);
+        self.last = now;
+        if elapsed == 0 || elapsed >= 2 * TICK {
+            return;
+        }
+        let wanted = u128::from(self.period) * u128::from(HZ)
+            / (u128::from(elapsed) * u128::from(frequency));
+        let delta = (wanted as i128 - i128::from(self.period)).clamp(-(1 << 60), 1 << 60) as i64;
+        let step = if delta >= 0 { delta.saturating_add(7) } else { delta - 7 } / 8;
+        self.period = (signed(self.period) + step).max(1) as u64;
+    }
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX / 2)
+}
+
+/// The period that frequency mode starts with. The kernel starts with 1 and adapts;
+/// here cycles, instructions and time run at a known rate, so that their first period
+/// is the right one.
+fn first_period(kind: EventKind, frequency: u64) -> u64 {
+    match kind {
+        EventKind::Cycles | EventKind::Instructions | EventKind::CpuClock => {
+            (HZ / frequency).max(1)
+        }
+        // About every sixth instruction branches; adapted from there.
+        EventKind::Branches => (HZ / 6 / frequency).max(1),
+        _ => 1,
+    }
+}
+
+/// How far the CPU may run in user mode before a counter overflows.
+pub fn user_budget<'a>(counters: impl Iterator<Item = (&'a Event, &'a Counter)>) -> Budget {
+    let mut budget = Budget::UNLIMITED;
+    for (event, counter) in counters {
+        if event.exclude_user {
+            continue;
+        }
+        let left = counter.left.max(0) as u64;
+        match event.kind {
+            EventKind::Cycles | EventKind::Instructions => {
+                budget.instructions = budget.instructions.min(left);
+            }
+            EventKind::Branches => budget.branches = budget.branches.min(left),
+            _ => {}
+        }
+    }
+    budget
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: EventKind, rate: Rate) -> Event {
+        Event {
+            kind,
+            name: String::new(),
+            rate,
+            exclude_user: false,
+            exclude_kernel: false,
+            callchain: false,
+            max_stack: 0,
+        }
+    }
+
+    #[test]
+    fn overflow_keeps_the_remainder() {
+        let mut c = Counter::new(&event(EventKind::Cycles, Rate::Period(100)));
+        assert!(!c.count(99));
+        assert!(c.count(4));
+        assert_eq!((c.take(0), c.left), (100, 97));
+        assert!(c.count(1000));
+        assert_eq!((c.take(0), c.left), (100, 100));
+        assert_eq!((c.total, c.samples), (1103, 2));
+    }
+
+    #[test]
+    fn frequency_of_cycles_is_exact_from_the_start() {
+        let mut c = Counter::new(&event(EventKind::Cycles, Rate::Frequency(4000)));
+        for i in 1..100 {
+            assert!(c.count(250_000));
+            assert_eq!(c.take(i * 250_000), 250_000);
+        }
+    }
+
+    #[test]
+    fn frequency_of_branches_adapts() {
+        let mut c = Counter::new(&event(EventKind::Branches, Rate::Frequency(1000)));
+        let mut now = 0;
+        for _ in 0..200 {
+            now += c.period * 20;
+            c.count(c.period);
+            c.take(now);
+        }
+        // One branch in 20 ns: 1000 samples a second are 50,000 branches apart.
+        assert!((49_000..51_000).contains(&c.period), "{}", c.period);
+    }
+}
