@@ -1,1 +1,48 @@
-//! (under construction)
+//! The modelled kernel.
+//!
+//! Every kernel path is an `async fn` made of **steps**: [`step::Kernel::step`] runs one
+//! closure on the [`state::State`], charges its cost, and then lets whatever is due happen
+//! (an NMI, a timer interrupt) before it returns. No state is touched outside a closure
+//! and no borrow crosses an await, so a path can be interrupted at every step and nowhere
+//! else.
+//!
+//! ```text
+//!  run: user code ─► exit of the CPU
+//!        ├─ system call ─► entry N1..N4 ─► syscalls::dispatch (N5) ─► N6, N7 ─┐
+//!        ├─ fault ───────► fault: page brought in, or a signal ───────────────┤
+//!        └─ interrupt ───► interrupt: NMI (PMU), timer ───────────────────────┤
+//!                                   exit: X1..X6, signals delivered ◄─────────┘
+//! ```
+//!
+//! * [`point`]: the named step points and their costs; [`symbols`]: modelled functions.
+//! * [`kstack`]: kernel stacks in emulated memory, frame records, saved registers.
+//! * [`state`]: all state; [`task`]: one task; [`step`]: the executor.
+//! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
+//! * [`syscalls`]: one file a family; [`vfs`]: files.
+//! * `x86_64`, `aarch64`: the order of saved registers and the call paths.
+//!
+//! Rule numbers (`N1`, `X5`, …) are those of the kernel's own order of events at entry
+//! and exit.
+
+pub mod entry;
+pub mod exit;
+pub mod fault;
+pub mod interrupt;
+pub mod kstack;
+pub mod point;
+pub mod run;
+pub mod signal;
+pub mod state;
+pub mod step;
+pub mod symbols;
+pub mod syscalls;
+pub mod task;
+pub mod user;
+pub mod vfs;
+
+mod aarch64;
+mod x86_64;
+
+pub use point::Point;
+pub use state::State;
+pub use step::Kernel;

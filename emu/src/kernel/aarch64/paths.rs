@@ -1,0 +1,21 @@
+//! Which modelled functions are on the stack on each path, outermost first.
+
+use crate::kernel::symbols::Named::{self, *};
+
+/// System call, up to the dispatcher.
+pub const SYSCALL: &[Named] = &[EntrySyscall, SyncHandler, El0Svc, DoEl0Svc, DoSyscall];
+/// Between the dispatcher and the call's own function.
+pub const INVOKE: &[Named] = &[InvokeSyscall];
+/// How many functions of [`SYSCALL`] are still there when the exit loop runs.
+pub const SYSCALL_EXIT: usize = 3;
+/// Page fault from user mode, up to the generic part.
+pub const PAGE_FAULT: &[Named] =
+    &[EntrySyscall, SyncHandler, AsmPageFault, PageFault, UserAddrFault];
+/// Another exception from user mode.
+pub const TRAP: &[Named] = &[EntrySyscall, SyncHandler, AsmTrap, Trap];
+/// Timer interrupt from user mode.
+pub const TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
+/// Timer interrupt from kernel mode.
+pub const KERNEL_TIMER: &[Named] = &[KernelTimer, HrtimerInterrupt, RunQueues];
+/// PMU overflow.
+pub const PMU: &[Named] = &[AsmTimer, Timer, Nmi, PmuHandler, Overflow];

@@ -1,0 +1,447 @@
+//! All state of the modelled machine.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use arch::{Arch, FpState, Regs};
+
+use crate::engine::{Arena, Budget, Clock, Engine, EngineError, Mmu, Run};
+use crate::kernel::kstack::{KernelContext, KernelStack};
+use crate::kernel::symbols::Function;
+use crate::kernel::task::Task;
+use crate::kernel::vfs::Vfs;
+use crate::kernel::{Point, aarch64, x86_64};
+use crate::mem::Mm;
+use crate::perf::callchain::{self, Chain};
+use crate::perf::record::{CpuMode, EventKind, Raw, Record, Sample, Time};
+use crate::perf::session::Perf;
+
+/// The CPU as the kernel sees it: it runs user code and has user registers.
+pub trait UserCpu: fmt::Debug {
+    /// Runs user code; see [`Engine::run`].
+    fn run(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        budget: Budget,
+    ) -> Result<Run, EngineError>;
+    /// Integer registers.
+    fn regs(&self) -> Regs;
+    /// Sets the integer registers.
+    fn set_regs(&mut self, regs: &Regs);
+    /// Floating-point registers.
+    fn fp(&self) -> FpState;
+    /// Sets the floating-point registers.
+    fn set_fp(&mut self, fp: &FpState);
+    /// Forgets cached translations.
+    fn flush_tlb(&mut self);
+    /// Sets what counter instructions answer.
+    fn set_clock(&mut self, clock: Clock);
+}
+
+impl UserCpu for Engine {
+    fn run(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        budget: Budget,
+    ) -> Result<Run, EngineError> {
+        Engine::run(self, arena, mmu, budget)
+    }
+    fn regs(&self) -> Regs {
+        Engine::regs(self)
+    }
+    fn set_regs(&mut self, regs: &Regs) {
+        Engine::set_regs(self, regs);
+    }
+    fn fp(&self) -> FpState {
+        Engine::fp(self)
+    }
+    fn set_fp(&mut self, fp: &FpState) {
+        Engine::set_fp(self, fp);
+    }
+    fn flush_tlb(&mut self) {
+        Engine::flush_tlb(self);
+    }
+    fn set_clock(&mut self, clock: Clock) {
+        Engine::set_clock(self, clock);
+    }
+}
+
+/// How the PMU interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PmuIrq {
+    /// As an NMI (x86_64) or pseudo-NMI (aarch64): anywhere.
+    Nmi,
+    /// As an ordinary interrupt: where interrupts are on.
+    Irq,
+}
+
+/// One unit in the hardirq field of the preempt count (Linux 7.3 layout: bits 24..27).
+pub const HARDIRQ: u32 = 1 << 24;
+/// One unit in the NMI field (bits 28..31).
+pub const NMI: u32 = 1 << 28;
+
+/// Per-CPU state.
+#[derive(Debug)]
+pub struct Cpu {
+    /// CPU number.
+    pub id: u32,
+    /// Hardware interrupts are enabled.
+    pub irqs_on: bool,
+    /// Nesting of preemption, softirq, hardirq and NMI.
+    pub preempt_count: u32,
+    /// Nanoseconds since boot.
+    pub clock: Time,
+    /// Where the CPU is in kernel code; `None` in user mode.
+    pub kernel: Option<KernelContext>,
+    /// Modelled functions on the current path, innermost last.
+    pub functions: Vec<Function>,
+    /// Stack of the NMI handler.
+    pub nmi_stack: KernelStack,
+}
+
+impl Cpu {
+    /// The recursion level of the current context: 0 task, 1 softirq, 2 hardirq, 3 NMI.
+    pub const fn level(&self) -> u8 {
+        let nmi = self.preempt_count >> 28 != 0;
+        let hardirq = self.preempt_count >> 24 & 15 != 0;
+        let softirq = self.preempt_count >> 8 & 1 != 0;
+        nmi as u8 + (nmi || hardirq) as u8 + (nmi || hardirq || softirq) as u8
+    }
+}
+
+/// Fixed facts of the run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How the PMU interrupts.
+    pub pmu_irq: PmuIrq,
+    /// Unsupported calls end the run.
+    pub strict: bool,
+    /// System calls are printed to standard error.
+    pub strace: bool,
+    /// `CLOCK_REALTIME` at boot, nanoseconds since the epoch.
+    pub boot_time: u64,
+    /// Run at most so many user instructions.
+    pub max_instructions: u64,
+}
+
+/// The whole machine.
+#[derive(Debug)]
+pub struct State {
+    /// Architecture.
+    pub arch: Arch,
+    /// Guest physical memory.
+    pub arena: Arena,
+    /// The CPU core.
+    pub core: Box<dyn UserCpu>,
+    /// Per-CPU state.
+    pub cpu: Cpu,
+    /// The address space.
+    pub mm: Mm,
+    /// The task.
+    pub task: Task,
+    /// Files.
+    pub vfs: Vfs,
+    /// Performance events.
+    pub perf: Perf,
+    /// Options.
+    pub config: Config,
+    /// The seeded generator behind `getrandom`, `AT_RANDOM` and `/dev/urandom`.
+    pub random: SplitMix64,
+    /// Unsupported things by name: how often, and the PC of the first.
+    pub unsupported: BTreeMap<String, (u64, u64)>,
+    /// Counts for the summary.
+    pub stats: Stats,
+}
+
+/// What happened, for the summary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// User instructions retired.
+    pub instructions: u64,
+    /// Branch instructions among them.
+    pub branches: u64,
+    /// System calls.
+    pub syscalls: u64,
+    /// Page faults, user and kernel.
+    pub page_faults: u64,
+    /// Signals delivered to handlers.
+    pub signals: u64,
+}
+
+/// A small seeded generator (Steele, Lea, Flood 2014).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SplitMix64(pub u64);
+
+impl SplitMix64 {
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Fills `buf`.
+    pub fn fill(&mut self, buf: &mut [u8]) {
+        for chunk in buf.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// The context that a sample describes.
+#[derive(Clone, Copy, Debug)]
+pub enum Interrupted {
+    /// User code with these registers.
+    User(Regs),
+    /// Kernel code there; `software` says that the registers were made up by a
+    /// tracepoint or software event, not by hardware.
+    Kernel {
+        /// Where.
+        at: KernelContext,
+        /// See above.
+        software: bool,
+    },
+}
+
+impl State {
+    /// Charges the cost of a step and says where the CPU is.
+    pub fn begin_step(&mut self, point: Point) {
+        let arch = self.arch;
+        if let (Some(kernel), Some(function)) = (&mut self.cpu.kernel, self.cpu.functions.last()) {
+            kernel.ip = function.step_address(arch, point as u16);
+        }
+    }
+
+    /// Charges the cost of a step, and samples the page faults of its copies.
+    pub fn end_step(&mut self, point: Point) {
+        let faults = std::mem::take(&mut self.mm.kernel_faults);
+        for _ in &faults {
+            self.stats.page_faults += 1;
+            self.software_event(EventKind::PageFaults, None);
+        }
+        self.spend(point.cost());
+    }
+
+    /// Kernel time passes.
+    pub fn spend(&mut self, cost: u64) {
+        self.cpu.clock += cost;
+        self.perf.count_kernel(cost);
+    }
+
+    /// Where a sample in kernel code is, if the CPU is in kernel code.
+    pub fn kernel_context(&self) -> Option<KernelContext> {
+        self.cpu.kernel
+    }
+
+    /// The registers in the slot at the top of the task's kernel stack.
+    pub fn user_regs(&self) -> Regs {
+        let words = self.slot_words();
+        let mut regs = match self.arch {
+            Arch::X86_64 => x86_64::pt_regs::restore(&words),
+            Arch::Aarch64 => aarch64::pt_regs::restore(&words),
+        };
+        regs.tls = self.task.tls;
+        regs.gs_base = self.task.gs_base;
+        regs
+    }
+
+    fn slot_words(&self) -> Vec<u64> {
+        let slot = self.slot();
+        (0..self.slot_len()).map(|i| self.task.stack.load(&self.arena, slot + 8 * i)).collect()
+    }
+
+    fn slot_len(&self) -> u64 {
+        match self.arch {
+            Arch::X86_64 => x86_64::pt_regs::WORDS as u64,
+            Arch::Aarch64 => aarch64::pt_regs::WORDS as u64,
+        }
+    }
+
+    /// Address of the register slot.
+    pub fn slot(&self) -> u64 {
+        self.task.stack.top() - 8 * self.slot_len()
+    }
+
+    /// Writes the register slot; `orig` is the system-call number or -1.
+    pub fn save_user_regs(&mut self, regs: &Regs, orig: u64) {
+        let slot = self.slot();
+        match self.arch {
+            Arch::X86_64 => self.store_slot(slot, &x86_64::pt_regs::save(regs, orig)),
+            Arch::Aarch64 => self.store_slot(slot, &aarch64::pt_regs::save(regs, orig)),
+        }
+        self.task.tls = regs.tls;
+        self.task.gs_base = regs.gs_base;
+        self.task.orig_nr = orig;
+    }
+
+    fn store_slot(&mut self, slot: u64, words: &[u64]) {
+        for (i, &word) in words.iter().enumerate() {
+            self.task.stack.store(&mut self.arena, slot + 8 * i as u64, word);
+        }
+    }
+
+    /// Changes the registers that the task will have in user mode.
+    pub fn set_user_regs(&mut self, regs: &Regs) {
+        let orig = self.task.orig_nr;
+        self.save_user_regs(regs, orig);
+    }
+
+    /// Enters kernel mode at the bottom of the task's stack.
+    pub fn enter_kernel(&mut self) {
+        let fp = match self.arch {
+            Arch::X86_64 => 0,
+            Arch::Aarch64 => self.slot() + 8 * aarch64::pt_regs::METADATA as u64,
+        };
+        self.cpu.kernel = Some(KernelContext { ip: 0, sp: self.slot(), fp });
+        self.cpu.irqs_on = false;
+    }
+
+    /// The processor enters `function` by an exception: nothing called it, so it has no
+    /// frame record.
+    pub fn begin_function(&mut self, function: Function) {
+        if let Some(kernel) = &mut self.cpu.kernel {
+            kernel.ip = function.addr(self.arch);
+        }
+        self.cpu.functions.push(function);
+    }
+
+    /// Ends `begin_function`.
+    pub fn end_function(&mut self) {
+        self.cpu.functions.pop();
+    }
+
+    /// The modelled function `callee` is called: a frame record goes on the stack.
+    pub fn push_function(&mut self, callee: Function) {
+        if let (Some(kernel), Some(&caller)) = (&mut self.cpu.kernel, self.cpu.functions.last()) {
+            let address = caller.return_address(self.arch, callee);
+            let stack = stack_of(&self.task, &self.cpu.nmi_stack, kernel.sp);
+            kernel.push(stack, &mut self.arena, address);
+            kernel.ip = callee.addr(self.arch);
+        }
+        self.cpu.functions.push(callee);
+    }
+
+    /// The innermost modelled function returns to its caller.
+    pub fn pop_function(&mut self) {
+        self.cpu.functions.pop();
+        if let Some(kernel) = &mut self.cpu.kernel {
+            let stack = stack_of(&self.task, &self.cpu.nmi_stack, kernel.fp);
+            kernel.pop(stack, &self.arena);
+        }
+    }
+
+    /// The frame record at `addr` on one of the kernel stacks.
+    pub fn frame_record(&self, addr: u64) -> Option<(u64, u64)> {
+        let stack = [&self.task.stack, &self.cpu.nmi_stack].into_iter().find(|s| s.holds(addr))?;
+        Some((stack.load(&self.arena, addr), stack.load(&self.arena, addr + 8)))
+    }
+
+    /// An event that is sampled in place happened. `at` is the user context, or `None`
+    /// for the kernel code that runs now.
+    pub fn software_event(&mut self, kind: EventKind, at: Option<&Regs>) {
+        self.event_with_raw(kind, at, None);
+    }
+
+    /// A tracepoint was hit.
+    pub fn tracepoint(&mut self, kind: EventKind, raw: Raw) {
+        self.event_with_raw(kind, None, Some(raw));
+    }
+
+    fn event_with_raw(&mut self, kind: EventKind, at: Option<&Regs>, raw: Option<Raw>) {
+        for index in 0..self.perf.session.events.len() {
+            let event = &self.perf.session.events[index];
+            let excluded = if at.is_some() { event.exclude_user } else { event.exclude_kernel };
+            if event.kind != kind || excluded || !self.perf.counters[index].count(1) {
+                continue;
+            }
+            let interrupted = match (at, self.cpu.kernel) {
+                (Some(regs), _) => Interrupted::User(*regs),
+                (None, Some(at)) => Interrupted::Kernel { at, software: true },
+                (None, None) => continue,
+            };
+            self.sample(index, interrupted, raw.clone());
+        }
+    }
+
+    /// Writes a sample of event `index`, whose counter has overflowed.
+    pub fn sample(&mut self, index: usize, at: Interrupted, raw: Option<Raw>) {
+        let period = self.perf.counters[index].take(self.cpu.clock);
+        let (mode, ip) = match &at {
+            Interrupted::User(regs) => (CpuMode::User, regs.pc),
+            Interrupted::Kernel { at, .. } => (CpuMode::Kernel, at.ip),
+        };
+        let event = &self.perf.session.events[index];
+        let callchain = if event.callchain { self.callchain(event.max_stack, &at) } else { vec![] };
+        let user = match &at {
+            Interrupted::User(regs) => *regs,
+            Interrupted::Kernel { .. } => self.user_regs(),
+        };
+        let wants_lr = self.arch == Arch::Aarch64 && event.callchain;
+        self.perf.records.push(Record::Sample(Sample {
+            event: index,
+            mode,
+            ip,
+            pid: self.task.pid,
+            tid: self.task.tid,
+            time: self.cpu.clock,
+            cpu: self.cpu.id,
+            period,
+            callchain,
+            user_lr: wants_lr.then_some(user.gp[arch::aarch64::regs::LR]),
+            raw,
+        }));
+    }
+
+    /// The task gets a new name: `PERF_RECORD_COMM`.
+    pub fn rename_task(&mut self, comm: String) {
+        self.task.comm.clone_from(&comm);
+        let (pid, tid, time) = (self.task.pid, self.task.tid, self.cpu.clock);
+        self.perf.records.push(Record::Comm { pid, tid, time, comm, exec: false });
+    }
+
+    /// An executable mapping came into being at `start`: `PERF_RECORD_MMAP2`.
+    pub fn record_mapping(&mut self, start: u64) {
+        let Some(area) = self.mm.area(start) else { return };
+        let (file, path) = self.vfs.identify(area);
+        self.perf.records.push(Record::Mmap2 {
+            pid: self.task.pid,
+            tid: self.task.tid,
+            time: self.cpu.clock,
+            addr: area.start,
+            len: area.len(),
+            pgoff: area.offset_of(area.start),
+            file,
+            prot: area.prot.bits(),
+            flags: if area.flags.shared { 1 } else { 2 },
+            path,
+        });
+    }
+
+    /// `get_perf_callchain`: kernel part, then user part.
+    fn callchain(&self, max_stack: u16, at: &Interrupted) -> Vec<u64> {
+        let mut chain = Chain::new(max_stack);
+        let user = match at {
+            Interrupted::User(regs) => *regs,
+            Interrupted::Kernel { at, software } => {
+                // arm64's software samples show the first address twice (measured).
+                let twice = *software && self.arch == Arch::Aarch64;
+                callchain::walk_kernel(&mut chain, at.ip, at.fp, |fp| self.frame_record(fp), twice);
+                self.user_regs()
+            }
+        };
+        callchain::walk_user(&mut chain, &user, |addr| {
+            let mut word = [0; 8];
+            self.mm.peek(&self.arena, addr, &mut word).then(|| u64::from_le_bytes(word))
+        });
+        chain.into_words()
+    }
+}
+
+/// The stack that holds `addr`.
+fn stack_of<'a>(task: &'a Task, nmi: &'a KernelStack, addr: u64) -> &'a KernelStack {
+    if nmi.holds(addr.saturating_sub(16)) || nmi.holds(addr) { nmi } else { &task.stack }
+}

@@ -1,0 +1,148 @@
+//! Modelled kernel functions: names, addresses, return addresses.
+//!
+//! Each function has a place of [`SIZE`] bytes in a synthetic kernel text, in the order
+//! of this file, followed by one `sys_` function for each system call. The addresses
+//! hold no code; they exist so that frames on a kernel stack can be walked and named.
+
+use arch::Arch;
+use arch::syscalls::Sysno;
+
+use crate::perf::record::KernelSymbol;
+
+/// Bytes of kernel text that a function occupies.
+pub const SIZE: u64 = 0x400;
+
+macro_rules! functions {
+    ($($id:ident, $x86:literal, $arm:literal;)*) => {
+        /// Functions that exist for themselves, not as a system call's body.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        #[allow(missing_docs)]
+        pub enum Named { $($id,)* }
+
+        const NAMES: &[(&str, &str)] = &[$(($x86, $arm),)*];
+    };
+}
+
+functions! {
+    Text, "_text", "_text";
+    EntrySyscall, "entry_SYSCALL_64_after_hwframe", "el0t_64_sync";
+    SyncHandler, "entry_SYSCALL_64_safe_stack", "el0t_64_sync_handler";
+    El0Svc, "do_syscall_64_irqoff", "el0_svc";
+    DoEl0Svc, "x64_sys_call", "do_el0_svc";
+    DoSyscall, "do_syscall_64", "el0_svc_common.constprop.0";
+    InvokeSyscall, "syscall_enter_from_user_mode", "invoke_syscall.constprop.0";
+    TraceEnter, "trace_syscall_enter", "syscall_trace_enter";
+    TraceExit, "trace_syscall_exit", "syscall_trace_exit";
+    ExitLoop, "exit_to_user_mode_loop", "exit_to_user_mode_loop";
+    DoSignal, "arch_do_signal_or_restart", "arch_do_signal_or_restart";
+    GetSignal, "get_signal", "get_signal";
+    SetupFrame, "x64_setup_rt_frame", "setup_rt_frame";
+    TaskWorkRun, "task_work_run", "task_work_run";
+    AsmPageFault, "asm_exc_page_fault", "el0_da";
+    PageFault, "exc_page_fault", "do_mem_abort";
+    UserAddrFault, "do_user_addr_fault", "do_page_fault";
+    HandleFault, "handle_mm_fault", "handle_mm_fault";
+    AnonymousPage, "do_anonymous_page", "do_anonymous_page";
+    FilePage, "do_fault", "do_fault";
+    ForceSignal, "force_sig_fault", "arm64_force_sig_fault";
+    AsmTrap, "asm_exc_invalid_op", "el0_undef";
+    Trap, "exc_invalid_op", "do_el0_undef";
+    AsmTimer, "asm_sysvec_apic_timer_interrupt", "el0t_64_irq";
+    Timer, "sysvec_apic_timer_interrupt", "el0t_64_irq_handler";
+    KernelTimer, "__sysvec_apic_timer_interrupt", "el1h_64_irq";
+    HrtimerInterrupt, "hrtimer_interrupt", "hrtimer_interrupt";
+    RunQueues, "__hrtimer_run_queues", "__hrtimer_run_queues";
+    SwHrtimer, "perf_swevent_hrtimer", "perf_swevent_hrtimer";
+    AsmNmi, "asm_exc_nmi", "el0t_64_irq_pmu";
+    Nmi, "exc_nmi", "gic_handle_irq";
+    PmuHandler, "perf_event_nmi_handler", "armv8pmu_handle_irq";
+    Overflow, "perf_event_overflow", "perf_event_overflow";
+    KsysRead, "ksys_read", "ksys_read";
+    VfsRead, "vfs_read", "vfs_read";
+    KsysWrite, "ksys_write", "ksys_write";
+    VfsWrite, "vfs_write", "vfs_write";
+    DoSysOpen, "do_sys_openat2", "do_sys_openat2";
+    PathOpen, "path_openat", "path_openat";
+    DoMmap, "vm_mmap_pgoff", "vm_mmap_pgoff";
+    MmapRegion, "__mmap_region", "__mmap_region";
+    DoMunmap, "__vm_munmap", "__vm_munmap";
+    DoMprotect, "do_mprotect_pkey", "do_mprotect_pkey";
+    HrtimerNanosleep, "hrtimer_nanosleep", "hrtimer_nanosleep";
+    DoNanosleep, "do_nanosleep", "do_nanosleep";
+    Schedule, "schedule", "schedule";
+    InnerSchedule, "__schedule", "__schedule";
+    DoTkill, "do_tkill", "do_tkill";
+    SendSignal, "do_send_specific", "do_send_specific";
+    GroupExit, "do_group_exit", "do_group_exit";
+    DoExit, "do_exit", "do_exit";
+}
+
+/// A modelled function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Function(u16);
+
+impl From<Named> for Function {
+    fn from(named: Named) -> Function {
+        Function(named as u16)
+    }
+}
+
+impl Function {
+    /// The function that is a system call's body.
+    pub fn of_syscall(sysno: Sysno) -> Function {
+        Function(NAMES.len() as u16 + sysno as u16)
+    }
+
+    /// First address.
+    pub const fn addr(self, arch: Arch) -> u64 {
+        text_base(arch) + self.0 as u64 * SIZE
+    }
+
+    /// Address inside the function after a call of `callee`: the return address that
+    /// the callee's frame record holds. Always the same for the same pair, never at the
+    /// function's start.
+    pub const fn return_address(self, arch: Arch, callee: Function) -> u64 {
+        self.addr(arch) + 8 + 4 * ((callee.0 as u64).wrapping_mul(37) % 240)
+    }
+
+    /// Address of a step inside the function.
+    pub const fn step_address(self, arch: Arch, step: u16) -> u64 {
+        self.addr(arch) + 4 * (1 + step as u64 % 250)
+    }
+
+    /// Name as in `/proc/kallsyms`.
+    pub fn name(self, arch: Arch) -> String {
+        match NAMES.get(self.0 as usize) {
+            Some((x86, arm)) => match arch {
+                Arch::X86_64 => (*x86).to_owned(),
+                Arch::Aarch64 => (*arm).to_owned(),
+            },
+            None => {
+                let prefix = match arch {
+                    Arch::X86_64 => "__x64_sys_",
+                    Arch::Aarch64 => "__arm64_sys_",
+                };
+                let index = self.0 as usize - NAMES.len();
+                let name = Sysno::ALL.get(index).map_or("ni_syscall", |s| s.name());
+                format!("{prefix}{name}")
+            }
+        }
+    }
+}
+
+/// First address of the kernel's text.
+pub const fn text_base(arch: Arch) -> u64 {
+    match arch {
+        Arch::X86_64 => 0xffff_ffff_8100_0000,
+        Arch::Aarch64 => 0xffff_8000_8001_0000,
+    }
+}
+
+/// All symbols in address order.
+pub fn all(arch: Arch) -> Vec<KernelSymbol> {
+    (0..(NAMES.len() + Sysno::ALL.len()) as u16)
+        .map(Function)
+        .map(|f| KernelSymbol { addr: f.addr(arch), len: SIZE, name: f.name(arch) })
+        .collect()
+}

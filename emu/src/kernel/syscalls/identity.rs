@@ -1,0 +1,322 @@
+//! Who and where the task is: ids, host, limits, randomness, per-thread registrations.
+
+use arch::syscalls::Sysno;
+use arch::{Arch, Errno};
+
+use super::SysResult;
+use crate::kernel::State;
+use crate::kernel::task::rlimit;
+
+const ARCH_SET_GS: u64 = 0x1001;
+const ARCH_SET_FS: u64 = 0x1002;
+const ARCH_GET_FS: u64 = 0x1003;
+const ARCH_GET_GS: u64 = 0x1004;
+
+const PR_SET_PDEATHSIG: u64 = 1;
+const PR_GET_DUMPABLE: u64 = 3;
+const PR_SET_DUMPABLE: u64 = 4;
+const PR_SET_NAME: u64 = 15;
+const PR_GET_NAME: u64 = 16;
+const PR_SET_NO_NEW_PRIVS: u64 = 38;
+const PR_SET_VMA: u64 = 0x53564d41;
+
+const RSEQ_FLAG_UNREGISTER: u64 = 1;
+/// Sizes that a thread may register: the original structure or the feature size.
+const RSEQ_SIZE: u64 = 32;
+const RSEQ_CPU_ID_UNINITIALIZED: u32 = u32::MAX;
+
+/// Executes a call of this family.
+pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
+    Some(match sysno {
+        Sysno::Getpid => Ok(u64::from(s.task.pid)),
+        Sysno::Gettid => Ok(u64::from(s.task.tid)),
+        Sysno::Getppid => Ok(u64::from(s.task.ppid)),
+        Sysno::Getpgid | Sysno::Getsid | Sysno::Getpgrp => Ok(u64::from(s.task.pid)),
+        Sysno::Getuid | Sysno::Geteuid => Ok(u64::from(s.task.uid)),
+        Sysno::Getgid | Sysno::Getegid => Ok(u64::from(s.task.gid)),
+        Sysno::Getgroups => Ok(0),
+        Sysno::Getresuid => three_ids(s, a, s.task.uid),
+        Sysno::Getresgid => three_ids(s, a, s.task.gid),
+        Sysno::Umask => Ok(u64::from(std::mem::replace(&mut s.task.umask, a[0] as u32 & 0o777))),
+        Sysno::Uname => uname(s, a),
+        Sysno::Sysinfo => sysinfo(s, a),
+        Sysno::Getrandom => getrandom(s, a),
+        Sysno::Getcpu => getcpu(s, a),
+        Sysno::SchedGetaffinity => sched_getaffinity(s, a),
+        Sysno::SchedSetaffinity => sched_setaffinity(s, a),
+        Sysno::Getpriority => Ok(20),
+        Sysno::Setpriority => Ok(0),
+        Sysno::Prlimit64 => prlimit64(s, a),
+        Sysno::Getrlimit => getrlimit(s, a),
+        Sysno::Setrlimit => setrlimit(s, a),
+        Sysno::Getrusage => getrusage(s, a),
+        Sysno::ArchPrctl => arch_prctl(s, a),
+        Sysno::Prctl => prctl(s, a),
+        Sysno::SetTidAddress => {
+            s.task.clear_child_tid = a[0];
+            Ok(u64::from(s.task.tid))
+        }
+        Sysno::SetRobustList => {
+            if a[1] != 24 {
+                return Some(Err(Errno::EINVAL));
+            }
+            s.task.robust_list = (a[0], a[1]);
+            Ok(0)
+        }
+        Sysno::Rseq => rseq(s, a),
+        Sysno::Futex => futex(s, a),
+        _ => return None,
+    })
+}
+
+fn three_ids(s: &mut State, a: [u64; 6], id: u32) -> SysResult {
+    for addr in &a[..3] {
+        s.write_user(*addr, &id.to_le_bytes())?;
+    }
+    Ok(0)
+}
+
+fn uname(s: &mut State, a: [u64; 6]) -> SysResult {
+    let fields =
+        ["Linux", "emu", "7.3.0-emu", "#1 SMP PREEMPT_DYNAMIC emu", s.arch.name(), "(none)"];
+    let mut bytes = [0; 65 * 6];
+    for (i, field) in fields.into_iter().enumerate() {
+        bytes[65 * i..65 * i + field.len()].copy_from_slice(field.as_bytes());
+    }
+    s.write_user(a[0], &bytes)?;
+    Ok(0)
+}
+
+/// `struct sysinfo`: uptime, loads, memory as of a machine with 4 GiB.
+fn sysinfo(s: &mut State, a: [u64; 6]) -> SysResult {
+    const TOTAL: u64 = 4 << 30;
+    let used = (s.arena.used() * crate::mem::PAGE).min(TOTAL);
+    let mut bytes = [0u8; 112];
+    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    put(0, s.cpu.clock / 1_000_000_000);
+    put(32, TOTAL);
+    put(40, TOTAL - used);
+    bytes[80] = 1;
+    bytes[104] = 1;
+    s.write_user(a[0], &bytes)?;
+    Ok(0)
+}
+
+fn getrandom(s: &mut State, a: [u64; 6]) -> SysResult {
+    const KNOWN: u64 = 7;
+    if a[2] & !KNOWN != 0 || a[2] & 6 == 6 {
+        return Err(Errno::EINVAL);
+    }
+    let len = a[1].min(0x7fff_f000);
+    let mut done = 0;
+    while done < len {
+        let mut chunk = vec![0; (len - done).min(4096) as usize];
+        s.random.fill(&mut chunk);
+        match s.write_user(a[0].wrapping_add(done), &chunk) {
+            Ok(()) => done += chunk.len() as u64,
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+fn getcpu(s: &mut State, a: [u64; 6]) -> SysResult {
+    if a[0] != 0 {
+        s.write_user(a[0], &s.cpu.id.to_le_bytes())?;
+    }
+    if a[1] != 0 {
+        s.write_user(a[1], &0u32.to_le_bytes())?;
+    }
+    Ok(0)
+}
+
+fn is_self(s: &State, pid: u64) -> Result<(), Errno> {
+    let pid = pid as u32;
+    if pid == 0 || pid == s.task.pid || pid == s.task.tid { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+fn sched_getaffinity(s: &mut State, a: [u64; 6]) -> SysResult {
+    if a[1] < 8 || a[1] % 8 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    is_self(s, a[0])?;
+    s.write_user(a[2], &1u64.to_le_bytes())?;
+    Ok(8)
+}
+
+fn sched_setaffinity(s: &mut State, a: [u64; 6]) -> SysResult {
+    is_self(s, a[0])?;
+    let mut mask = [0; 8];
+    let len = a[1].min(8) as usize;
+    s.read_user(a[2], &mut mask[..len])?;
+    if mask[0] & 1 == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+}
+
+fn prlimit64(s: &mut State, a: [u64; 6]) -> SysResult {
+    is_self(s, a[0])?;
+    let index = a[1] as usize;
+    let old = *s.task.limits.get(index).ok_or(Errno::EINVAL)?;
+    let new = if a[2] != 0 { Some(s.read_pair(a[2])?) } else { None };
+    if let Some(new) = new {
+        set_limit(s, index, new)?;
+    }
+    if a[3] != 0 {
+        s.write_pair(a[3], old.0, old.1)?;
+    }
+    Ok(0)
+}
+
+fn set_limit(s: &mut State, index: usize, new: (u64, u64)) -> Result<(), Errno> {
+    let old = s.task.limits.get_mut(index).ok_or(Errno::EINVAL)?;
+    if new.0 > new.1 {
+        return Err(Errno::EINVAL);
+    }
+    if new.1 > old.1 {
+        return Err(Errno::EPERM);
+    }
+    *old = new;
+    match index {
+        rlimit::STACK => s.mm.layout.stack_limit = new.0,
+        rlimit::DATA => s.mm.layout.data_limit = new.0,
+        rlimit::AS => s.mm.layout.address_limit = new.0,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn getrlimit(s: &mut State, a: [u64; 6]) -> SysResult {
+    let (soft, hard) = *s.task.limits.get(a[0] as usize).ok_or(Errno::EINVAL)?;
+    s.write_pair(a[1], soft, hard)?;
+    Ok(0)
+}
+
+fn setrlimit(s: &mut State, a: [u64; 6]) -> SysResult {
+    let new = s.read_pair(a[1])?;
+    set_limit(s, a[0] as usize, new)?;
+    Ok(0)
+}
+
+/// `struct rusage`: times, resident size in KiB, minor faults.
+fn getrusage(s: &mut State, a: [u64; 6]) -> SysResult {
+    if !matches!(a[0] as i32, -1..=1) {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0u8; 144];
+    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    let user = s.stats.instructions;
+    let system = s.cpu.clock.saturating_sub(user + s.task.slept);
+    for (i, t) in [user, system].into_iter().enumerate() {
+        put(16 * i, t / 1_000_000_000);
+        put(16 * i + 8, t % 1_000_000_000 / 1000);
+    }
+    put(32, s.mm.table.present() * 4);
+    put(64, s.stats.page_faults);
+    s.write_user(a[1], &bytes)?;
+    Ok(0)
+}
+
+fn arch_prctl(s: &mut State, a: [u64; 6]) -> SysResult {
+    let limit = Arch::X86_64.task_size();
+    let mut regs = s.user_regs();
+    match a[0] {
+        ARCH_SET_FS | ARCH_SET_GS if a[1] >= limit => return Err(Errno::EPERM),
+        ARCH_SET_FS => regs.tls = a[1],
+        ARCH_SET_GS => regs.gs_base = a[1],
+        ARCH_GET_FS => return s.write_user(a[1], &regs.tls.to_le_bytes()).map(|()| 0),
+        ARCH_GET_GS => return s.write_user(a[1], &regs.gs_base.to_le_bytes()).map(|()| 0),
+        _ => return Err(Errno::EINVAL),
+    }
+    s.set_user_regs(&regs);
+    Ok(0)
+}
+
+fn prctl(s: &mut State, a: [u64; 6]) -> SysResult {
+    match a[0] {
+        PR_SET_NAME => {
+            let mut name = [0; 16];
+            let text = s.read_string(a[1], 16).ok_or(Errno::EFAULT)?.unwrap_or_default();
+            if text.is_empty() {
+                s.read_user(a[1], &mut name)?;
+            } else {
+                name[..text.len().min(15)].copy_from_slice(&text[..text.len().min(15)]);
+            }
+            let len = name[..15].iter().position(|&b| b == 0).unwrap_or(15);
+            let comm = String::from_utf8_lossy(&name[..len]).into_owned();
+            s.rename_task(comm);
+            Ok(0)
+        }
+        PR_GET_NAME => {
+            let mut name = [0; 16];
+            let comm = s.task.comm.as_bytes();
+            let len = comm.len().min(15);
+            name[..len].copy_from_slice(&comm[..len]);
+            s.write_user(a[1], &name)?;
+            Ok(0)
+        }
+        PR_GET_DUMPABLE => Ok(1),
+        PR_SET_DUMPABLE | PR_SET_PDEATHSIG | PR_SET_NO_NEW_PRIVS => Ok(0),
+        // Anonymous mapping names are optional (CONFIG_ANON_VMA_NAME).
+        PR_SET_VMA => Err(Errno::EINVAL),
+        option => {
+            s.note_unsupported(&format!("prctl option {option}"));
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+fn rseq(s: &mut State, a: [u64; 6]) -> SysResult {
+    let [addr, len, flags, signature, ..] = a;
+    let (len, signature) = (len as u32, signature as u32);
+    if flags == RSEQ_FLAG_UNREGISTER {
+        return match s.task.rseq {
+            Some(r) if r == (addr, len, signature) => {
+                s.task.rseq = None;
+                s.write_user(addr + 4, &RSEQ_CPU_ID_UNINITIALIZED.to_le_bytes())?;
+                Ok(0)
+            }
+            Some((_, _, known)) if known != signature => Err(Errno::EPERM),
+            _ => Err(Errno::EINVAL),
+        };
+    }
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(r) = s.task.rseq {
+        return Err(match r {
+            (a, l, _) if (a, l) != (addr, len) => Errno::EINVAL,
+            (_, _, known) if known != signature => Errno::EPERM,
+            _ => Errno::EBUSY,
+        });
+    }
+    if u64::from(len) < RSEQ_SIZE || addr % 32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // cpu_id_start, cpu_id; then rseq_cs and flags stay the guest's.
+    let cpu = s.cpu.id.to_le_bytes();
+    s.write_user(addr, &[cpu, cpu].concat())?;
+    s.task.rseq = Some((addr, len, signature));
+    Ok(0)
+}
+
+/// One task: a wait on the expected value would never end, a wake finds nobody.
+fn futex(s: &mut State, a: [u64; 6]) -> SysResult {
+    const WAIT: u64 = 0;
+    const WAKE: u64 = 1;
+    const WAIT_BITSET: u64 = 9;
+    const WAKE_BITSET: u64 = 10;
+    match a[1] & 0x7f {
+        WAKE | WAKE_BITSET => Ok(0),
+        WAIT | WAIT_BITSET => {
+            if s.read_u32(a[0])? != a[2] as u32 {
+                return Err(Errno::EAGAIN);
+            }
+            s.note_unsupported("futex wait with no other thread");
+            Err(Errno::ENOSYS)
+        }
+        op => {
+            s.note_unsupported(&format!("futex operation {op}"));
+            Err(Errno::ENOSYS)
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `mmap` and its family, `brk`.
+
+use arch::Errno;
+use arch::syscalls::Sysno;
+
+use super::SysResult;
+use crate::kernel::State;
+use crate::mem::ops::{Place, RemapFlags};
+use crate::mem::{AreaFlags, Backing, PAGE, Prot, page_up};
+
+const MAP_SHARED: u64 = 0x01;
+const MAP_PRIVATE: u64 = 0x02;
+const MAP_TYPE: u64 = 0x0f;
+const MAP_SHARED_VALIDATE: u64 = 0x03;
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_POPULATE: u64 = 0x8000;
+const MAP_HUGETLB: u64 = 0x40000;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+
+const MREMAP_MAYMOVE: u64 = 1;
+const MREMAP_FIXED: u64 = 2;
+const MREMAP_DONTUNMAP: u64 = 4;
+
+/// Executes a call of this family.
+pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
+    Some(match sysno {
+        Sysno::Brk => Ok(s.mm.set_brk(&mut s.arena, a[0])),
+        Sysno::Mmap => mmap(s, a),
+        Sysno::Munmap => s.mm.unmap(&mut s.arena, a[0], a[1]).map(|()| 0),
+        Sysno::Mprotect | Sysno::PkeyMprotect => mprotect(s, sysno, a),
+        Sysno::Mremap => mremap(s, a),
+        Sysno::Madvise => s.mm.advise(&mut s.arena, a[0], a[1], a[2]).map(|()| 0),
+        Sysno::Msync => check_mapped(s, a[0], a[1]),
+        Sysno::Mlock | Sysno::Mlock2 | Sysno::Munlock => check_mapped(s, a[0] & !(PAGE - 1), a[1]),
+        Sysno::Mlockall | Sysno::Munlockall => Ok(0),
+        Sysno::Mincore => mincore(s, a),
+        Sysno::Membarrier => membarrier(a),
+        _ => return None,
+    })
+}
+
+fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
+    let [addr, len, prot, flags, fd, offset] = a;
+    if offset % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = match flags & MAP_ANONYMOUS {
+        0 => Some(s.vfs.page_source(fd as i32, prot & 2 != 0 && flags & MAP_PRIVATE == 0)?),
+        _ => None,
+    };
+    if len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let shared = match flags & MAP_TYPE {
+        MAP_SHARED | MAP_SHARED_VALIDATE => true,
+        MAP_PRIVATE => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    if flags & MAP_HUGETLB != 0 {
+        return Err(Errno::ENOMEM);
+    }
+    let place = match (flags & MAP_FIXED_NOREPLACE != 0, flags & MAP_FIXED != 0) {
+        (true, _) => Place::FixedNoReplace(addr),
+        (false, true) => Place::Fixed(addr),
+        (false, false) => Place::Hint(addr),
+    };
+    let backing = match file {
+        Some(source) => Backing::File { source, offset },
+        None => Backing::Anonymous,
+    };
+    let area = AreaFlags { shared, grows_down: flags & MAP_GROWSDOWN != 0, heap: false };
+    let protection = Prot::from_bits(prot);
+    let start = s.mm.map(&mut s.arena, place, len, protection, area, backing)?;
+    if protection.exec {
+        s.record_mapping(start);
+    }
+    if flags & MAP_POPULATE != 0
+        && let Some(end) = page_up(start + len)
+    {
+        // Failure to populate is not an error of `mmap`.
+        let _ = s.mm.populate(&mut s.arena, start, end, protection.write);
+    }
+    Ok(start)
+}
+
+fn mprotect(s: &mut State, sysno: Sysno, a: [u64; 6]) -> SysResult {
+    if sysno == Sysno::PkeyMprotect && a[3] as i32 != -1 {
+        return Err(Errno::EINVAL);
+    }
+    // PROT_READ | WRITE | EXEC | SEM, and PROT_BTI, PROT_MTE on aarch64.
+    let known = match s.arch {
+        arch::Arch::X86_64 => 0xf,
+        arch::Arch::Aarch64 => 0x1f,
+    };
+    if a[2] & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    s.mm.protect(a[0], a[1], Prot::from_bits(a[2])).map(|()| 0)
+}
+
+fn mremap(s: &mut State, a: [u64; 6]) -> SysResult {
+    let [old, old_len, new_len, flags, to, _] = a;
+    let fixed = flags & MREMAP_FIXED != 0;
+    let may_move = flags & MREMAP_MAYMOVE != 0;
+    let keep = flags & MREMAP_DONTUNMAP != 0;
+    let unknown = flags & !(MREMAP_FIXED | MREMAP_MAYMOVE | MREMAP_DONTUNMAP) != 0;
+    if unknown || (fixed || keep) && !may_move {
+        return Err(Errno::EINVAL);
+    }
+    let flags = RemapFlags { may_move, fixed: fixed.then_some(to), keep };
+    s.mm.remap(&mut s.arena, old, old_len, new_len, flags)
+}
+
+/// The range must be mapped throughout.
+fn check_mapped(s: &mut State, start: u64, len: u64) -> SysResult {
+    if start % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let end = page_up(len).and_then(|l| start.checked_add(l)).ok_or(Errno::ENOMEM)?;
+    let mut at = start;
+    while at < end {
+        at = s.mm.area(at).ok_or(Errno::ENOMEM)?.end;
+    }
+    Ok(0)
+}
+
+fn mincore(s: &mut State, a: [u64; 6]) -> SysResult {
+    check_mapped(s, a[0], a[1])?;
+    let pages = a[1].div_ceil(PAGE);
+    // A page of answers at a time: the range may be large.
+    for first in (0..pages).step_by(4096) {
+        let n = (pages - first).min(4096);
+        let answers: Vec<u8> = (first..first + n)
+            .map(|i| u8::from(s.mm.table.get(a[0] + i * PAGE).is_some()))
+            .collect();
+        s.write_user(a[2] + first, &answers)?;
+    }
+    Ok(0)
+}
+
+fn membarrier(a: [u64; 6]) -> SysResult {
+    const QUERY: u64 = 0;
+    const GLOBAL: u64 = 1;
+    const PRIVATE_EXPEDITED: u64 = 8;
+    const REGISTER_PRIVATE_EXPEDITED: u64 = 16;
+    const SUPPORTED: u64 = GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED;
+    match a[0] {
+        QUERY => Ok(SUPPORTED),
+        GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}

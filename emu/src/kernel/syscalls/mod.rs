@@ -1,0 +1,169 @@
+//! System calls, one file a family.
+//!
+//! ```text
+//! dispatch ─► frames of the call's kernel functions ─► one step: the handler ─► Outcome
+//! ```
+//!
+//! A handler is a function `(&mut State, args) -> Result<u64, Errno>`. A call that has
+//! none answers -ENOSYS, is counted by name and listed once when the guest ends.
+
+mod files;
+mod identity;
+mod memory;
+mod signals;
+mod time;
+
+use arch::Errno;
+use arch::syscalls::Sysno;
+
+use crate::kernel::symbols::{Function, Named};
+use crate::kernel::task::Ending;
+use crate::kernel::{Kernel, Point, State};
+
+/// Result of a system call's work.
+pub type SysResult = Result<u64, Errno>;
+
+/// What the dispatcher does with the result register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It gets this value.
+    Return(u64),
+    /// The call set all registers itself (`rt_sigreturn`).
+    Keep,
+    /// The task is gone.
+    Gone,
+}
+
+/// Modelled functions between the dispatcher and the handler's work, outermost first.
+fn inner_functions(sysno: Sysno) -> &'static [Named] {
+    use Named::*;
+    match sysno {
+        Sysno::Read | Sysno::Pread64 | Sysno::Readv => &[KsysRead, VfsRead],
+        Sysno::Write | Sysno::Pwrite64 | Sysno::Writev => &[KsysWrite, VfsWrite],
+        Sysno::Openat | Sysno::Open => &[DoSysOpen, PathOpen],
+        Sysno::Mmap => &[DoMmap, MmapRegion],
+        Sysno::Munmap => &[DoMunmap],
+        Sysno::Mprotect => &[DoMprotect],
+        Sysno::Nanosleep | Sysno::ClockNanosleep => &[HrtimerNanosleep, DoNanosleep],
+        Sysno::Kill | Sysno::Tkill | Sysno::Tgkill => &[DoTkill, SendSignal],
+        Sysno::ExitGroup => &[GroupExit, DoExit],
+        Sysno::Exit => &[DoExit],
+        _ => &[],
+    }
+}
+
+/// Whether the call's own function jumps to the next one, so that it has no frame
+/// (`ksys_read` and friends on x86_64).
+fn is_tail_call(arch: arch::Arch, sysno: Sysno) -> bool {
+    arch == arch::Arch::X86_64
+        && matches!(sysno, Sysno::Read | Sysno::Write | Sysno::Munmap | Sysno::Mmap)
+}
+
+/// Executes the system call in the register slot.
+pub async fn dispatch(k: &Kernel) -> Outcome {
+    let (arch, nr, args) = k.with(|s| {
+        s.stats.syscalls += 1;
+        (s.arch, s.task.orig_nr, s.user_regs().syscall_args())
+    });
+    let Some(sysno) = Sysno::from_nr(arch, nr) else {
+        return k.step(Point::Body, |s| Outcome::Return(unknown(s, nr))).await;
+    };
+    let work = async {
+        match sysno {
+            Sysno::RtSigreturn => k.step(Point::Body, signals::rt_sigreturn).await,
+            Sysno::Exit | Sysno::ExitGroup => k.step(Point::Body, |s| exit(s, args[0])).await,
+            Sysno::Nanosleep | Sysno::ClockNanosleep => time::sleep(k, sysno, args).await,
+            _ => k.step(Point::Body, |s| Outcome::Return(call(s, sysno, args))).await,
+        }
+    };
+    let work = k.calls(inner_functions(sysno), work);
+    let outcome = if is_tail_call(arch, sysno) {
+        work.await
+    } else {
+        k.call(Function::of_syscall(sysno), work).await
+    };
+    k.with(|s| trace(s, sysno, &args, outcome));
+    outcome
+}
+
+fn exit(state: &mut State, status: u64) -> Outcome {
+    state.task.ending = Some(Ending::Exited(status as u8));
+    Outcome::Gone
+}
+
+fn call(state: &mut State, sysno: Sysno, args: [u64; 6]) -> u64 {
+    let handled = files::call(state, sysno, args)
+        .or_else(|| memory::call(state, sysno, args))
+        .or_else(|| time::call(state, sysno, args))
+        .or_else(|| identity::call(state, sysno, args))
+        .or_else(|| signals::call(state, sysno, args));
+    match handled {
+        Some(result) => encode(result),
+        None => {
+            state.note_unsupported(sysno.name());
+            encode(Err(Errno::ENOSYS))
+        }
+    }
+}
+
+fn unknown(state: &mut State, nr: u64) -> u64 {
+    state.note_unsupported(&format!("system call {nr}"));
+    encode(Err(Errno::ENOSYS))
+}
+
+/// The result register: the value, or minus the error number.
+pub fn encode(result: SysResult) -> u64 {
+    match result {
+        Ok(value) => value,
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// One line of `--strace`.
+fn trace(state: &mut State, sysno: Sysno, args: &[u64; 6], outcome: Outcome) {
+    if !state.config.strace {
+        return;
+    }
+    let ret = match outcome {
+        Outcome::Return(value) => value as i64,
+        Outcome::Keep => state.user_regs().ret() as i64,
+        Outcome::Gone => 0,
+    };
+    let (arch, mm, arena) = (state.arch, &state.mm, &state.arena);
+    let read = |addr: u64, max: usize| peek_prefix(mm, arena, addr, max);
+    let line = format!("{arch} {} {args:x?} = {ret:x} {}", sysno.name(), read(0, 0).is_some());
+    eprintln!("{line}");
+}
+
+/// At most `max` bytes from `addr`, as many as are present.
+fn peek_prefix(
+    mm: &crate::mem::Mm,
+    arena: &crate::engine::Arena,
+    addr: u64,
+    max: usize,
+) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; max];
+    let mut len = 0;
+    while len < max {
+        let at = addr.wrapping_add(len as u64);
+        let n = ((crate::mem::PAGE - at % crate::mem::PAGE) as usize).min(max - len);
+        if !mm.peek(arena, at, &mut bytes[len..len + n]) {
+            break;
+        }
+        len += n;
+    }
+    bytes.truncate(len);
+    (len > 0 || max == 0).then_some(bytes)
+}
+
+impl State {
+    /// Counts something that we cannot do; ends the run under `--strict`.
+    pub fn note_unsupported(&mut self, what: &str) {
+        let pc = self.user_regs().pc;
+        let entry = self.unsupported.entry(what.to_owned()).or_insert((0, pc));
+        entry.0 += 1;
+        if self.config.strict {
+            self.task.ending = Some(Ending::Strict);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Clocks and sleeping, on the virtual clock.
+
+use arch::Errno;
+use arch::syscalls::Sysno;
+
+use super::{Outcome, SysResult, encode};
+use crate::kernel::symbols::Named;
+use crate::kernel::{Kernel, Point, State};
+use crate::perf::record::{EventKind, Time};
+
+const NANOS: u64 = 1_000_000_000;
+const TIMER_ABSTIME: u64 = 1;
+/// `CLOCK_TAI` is ahead of `CLOCK_REALTIME` by so many seconds.
+const TAI_OFFSET: u64 = 37;
+
+/// Executes a call of this family.
+pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
+    Some(match sysno {
+        Sysno::ClockGettime => clock_gettime(s, a),
+        Sysno::ClockGetres => clock_getres(s, a),
+        Sysno::Gettimeofday => gettimeofday(s, a),
+        Sysno::Time => time(s, a),
+        Sysno::Times => times(s, a),
+        Sysno::ClockSettime | Sysno::Settimeofday | Sysno::Adjtimex | Sysno::ClockAdjtime => {
+            Err(Errno::EPERM)
+        }
+        Sysno::SchedYield => Ok(0),
+        _ => return None,
+    })
+}
+
+/// Nanoseconds of clock `id` now.
+fn read_clock(s: &State, id: u64) -> Result<u64, Errno> {
+    let now = s.cpu.clock;
+    match id as i32 {
+        // REALTIME, REALTIME_COARSE, REALTIME_ALARM
+        0 | 5 | 8 => Ok(s.config.boot_time + now),
+        // MONOTONIC, _RAW, _COARSE, BOOTTIME, BOOTTIME_ALARM
+        1 | 4 | 6 | 7 | 9 => Ok(now),
+        // PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID
+        2 | 3 => Ok(now.saturating_sub(s.task.slept)),
+        // TAI
+        11 => Ok(s.config.boot_time + now + TAI_OFFSET * NANOS),
+        // A CPU clock of this task by id (`clock_getcpuclockid`).
+        id if id < 0 && id & 4 == 0 => Ok(now.saturating_sub(s.task.slept)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn clock_gettime(s: &mut State, a: [u64; 6]) -> SysResult {
+    let t = read_clock(s, a[0])?;
+    s.write_pair(a[1], t / NANOS, t % NANOS)?;
+    Ok(0)
+}
+
+fn clock_getres(s: &mut State, a: [u64; 6]) -> SysResult {
+    read_clock(s, a[0])?;
+    if a[1] != 0 {
+        // Coarse clocks tick at HZ = 250.
+        let nanos = if matches!(a[0], 5 | 6) { crate::perf::pmu::TICK } else { 1 };
+        s.write_pair(a[1], 0, nanos)?;
+    }
+    Ok(0)
+}
+
+fn gettimeofday(s: &mut State, a: [u64; 6]) -> SysResult {
+    let t = s.config.boot_time + s.cpu.clock;
+    if a[0] != 0 {
+        s.write_pair(a[0], t / NANOS, t % NANOS / 1000)?;
+    }
+    if a[1] != 0 {
+        s.write_user(a[1], &[0; 8])?;
+    }
+    Ok(0)
+}
+
+fn time(s: &mut State, a: [u64; 6]) -> SysResult {
+    let seconds = (s.config.boot_time + s.cpu.clock) / NANOS;
+    if a[0] != 0 {
+        s.write_user(a[0], &seconds.to_le_bytes())?;
+    }
+    Ok(seconds)
+}
+
+fn times(s: &mut State, a: [u64; 6]) -> SysResult {
+    // USER_HZ is 100.
+    let ticks = s.cpu.clock / (NANOS / 100);
+    if a[0] != 0 {
+        let user = s.stats.instructions / (NANOS / 100);
+        let system = s.cpu.clock.saturating_sub(s.task.slept + s.stats.instructions);
+        s.write_pair(a[0], user, system / (NANOS / 100))?;
+        s.write_pair(a[0] + 16, 0, 0)?;
+    }
+    Ok(ticks)
+}
+
+/// `nanosleep` and `clock_nanosleep`: nothing else can run, so virtual time jumps.
+pub async fn sleep(k: &Kernel, sysno: Sysno, a: [u64; 6]) -> Outcome {
+    let until = k.step(Point::Body, |s| deadline(s, sysno, a)).await;
+    let until = match until {
+        Ok(until) => until,
+        Err(errno) => return Outcome::Return(encode(Err(errno))),
+    };
+    k.calls(&[Named::Schedule, Named::InnerSchedule], async {
+        k.step(Point::Sleep, |s| {
+            s.software_event(EventKind::ContextSwitches, None);
+        })
+        .await;
+        // Timers that fire while the CPU is idle do not sample this task.
+        k.with(|s| s.idle_until(until));
+        k.step(Point::Wake, |_| ()).await;
+    })
+    .await;
+    Outcome::Return(0)
+}
+
+fn deadline(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Result<Time, Errno> {
+    let (clock, flags, request) = match sysno {
+        Sysno::Nanosleep => (1, 0, a[0]),
+        _ => (a[0], a[1], a[2]),
+    };
+    let now = read_clock(s, clock)?;
+    let (seconds, nanos) = s.read_pair(request)?;
+    if seconds as i64 >= 0 && nanos < NANOS {
+        let wanted = seconds.saturating_mul(NANOS).saturating_add(nanos);
+        let wait = match flags & TIMER_ABSTIME {
+            0 => wanted,
+            _ => wanted.saturating_sub(now),
+        };
+        return Ok(s.cpu.clock.saturating_add(wait).min(Time::MAX / 2));
+    }
+    Err(Errno::EINVAL)
+}
+
+impl State {
+    /// The CPU idles until `until`; the task does not run.
+    pub fn idle_until(&mut self, until: Time) {
+        let idle = until.saturating_sub(self.cpu.clock);
+        self.cpu.clock += idle;
+        self.task.slept += idle;
+        let now = self.cpu.clock;
+        for (deadline, counter) in self.perf.deadlines.iter_mut().zip(&self.perf.counters) {
+            if *deadline != Time::MAX && *deadline < now {
+                let step = counter.period.max(10_000);
+                *deadline += (now - *deadline).div_ceil(step) * step;
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One task.
+
+use crate::kernel::kstack::KernelStack;
+use crate::kernel::signal::Signals;
+use crate::kernel::state::SplitMix64;
+
+/// Work bits (`TIF_*`) that the exit loop looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct WorkBits {
+    /// `TIF_NEED_RESCHED`
+    pub need_resched: bool,
+    /// `TIF_UPROBE`
+    pub uprobe: bool,
+    /// `TIF_PATCH_PENDING`
+    pub patch_pending: bool,
+    /// `TIF_SIGPENDING`
+    pub signal_pending: bool,
+    /// `TIF_NOTIFY_RESUME`
+    pub notify_resume: bool,
+}
+
+impl WorkBits {
+    /// Whether any bit is set.
+    pub const fn any(self) -> bool {
+        self.need_resched
+            || self.uprobe
+            || self.patch_pending
+            || self.signal_pending
+            || self.notify_resume
+    }
+}
+
+/// How a guest ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// `exit_group` with this status (its low 8 bits).
+    Exited(u8),
+    /// A signal without a handler.
+    Signalled(u8),
+    /// A limit of ours: `--max-instructions`.
+    Limit,
+    /// The user interrupted the run.
+    Interrupted,
+    /// Something unsupported under `--strict`.
+    Strict,
+}
+
+/// Resource limits by `RLIMIT_*` number: (soft, hard).
+pub type Limits = [(u64, u64); 16];
+
+/// `RLIM_INFINITY`
+pub const INFINITY: u64 = u64::MAX;
+
+/// The limits of an ordinary login: 8 MiB of stack, 1024 files.
+pub const DEFAULT_LIMITS: Limits = {
+    let mut limits = [(INFINITY, INFINITY); 16];
+    limits[rlimit::STACK] = (8 << 20, INFINITY);
+    limits[rlimit::CORE] = (0, INFINITY);
+    limits[rlimit::NPROC] = (95_000, 95_000);
+    limits[rlimit::NOFILE] = (1024, 1 << 20);
+    limits[rlimit::MEMLOCK] = (8 << 20, 8 << 20);
+    limits[rlimit::SIGPENDING] = (95_000, 95_000);
+    limits[rlimit::MSGQUEUE] = (819_200, 819_200);
+    limits[rlimit::NICE] = (0, 0);
+    limits[rlimit::RTPRIO] = (0, 0);
+    limits
+};
+
+/// `RLIMIT_*` numbers.
+#[allow(missing_docs)]
+pub mod rlimit {
+    pub const DATA: usize = 2;
+    pub const STACK: usize = 3;
+    pub const CORE: usize = 4;
+    pub const NPROC: usize = 6;
+    pub const NOFILE: usize = 7;
+    pub const MEMLOCK: usize = 8;
+    pub const AS: usize = 9;
+    pub const SIGPENDING: usize = 11;
+    pub const MSGQUEUE: usize = 12;
+    pub const NICE: usize = 13;
+    pub const RTPRIO: usize = 14;
+}
+
+/// What `/proc/self` tells of the program that a task runs.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// The auxiliary vector's bytes.
+    pub auxv: Vec<u8>,
+    /// Arguments, each with its NUL.
+    pub cmdline: Vec<u8>,
+    /// Environment, each with its NUL.
+    pub environ: Vec<u8>,
+}
+
+/// One task.
+#[derive(Debug)]
+pub struct Task {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Parent's process id.
+    pub ppid: u32,
+    /// User id, also effective and saved.
+    pub uid: u32,
+    /// Group id, also effective and saved.
+    pub gid: u32,
+    /// Name, at most 15 bytes.
+    pub comm: String,
+    /// Kernel stack.
+    pub stack: KernelStack,
+    /// Work for the way back to user mode.
+    pub work: WorkBits,
+    /// Signal state.
+    pub signals: Signals,
+    /// Thread pointer in user mode.
+    pub tls: u64,
+    /// `GS.base` in user mode (x86_64).
+    pub gs_base: u64,
+    /// Number of the system call being executed, `u64::MAX` outside one.
+    pub orig_nr: u64,
+    /// `set_tid_address`
+    pub clear_child_tid: u64,
+    /// `set_robust_list`: head and length.
+    pub robust_list: (u64, u64),
+    /// Registered `struct rseq`: address, length, signature.
+    pub rseq: Option<(u64, u32, u32)>,
+    /// Resource limits.
+    pub limits: Limits,
+    /// Nanoseconds spent asleep.
+    pub slept: u64,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// Set when the guest has ended.
+    pub ending: Option<Ending>,
+    /// What was randomly chosen for this task (stack protector, `AT_RANDOM`).
+    pub random: SplitMix64,
+    /// What `/proc/self` tells of the program.
+    pub image: Image,
+    /// Address of the vDSO's `rt_sigreturn`, 0 if there is none.
+    pub vdso_sigreturn: u64,
+}

@@ -1,0 +1,74 @@
+//! Copies between the kernel and user memory, faulting pages in.
+
+use arch::Errno;
+
+use crate::kernel::State;
+
+/// `PATH_MAX`, the terminating NUL included.
+pub const PATH_MAX: usize = 4096;
+
+impl State {
+    /// `copy_from_user`
+    pub fn read_user(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), Errno> {
+        Ok(self.mm.read(&mut self.arena, addr, buf)?)
+    }
+
+    /// `copy_to_user`
+    pub fn write_user(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
+        Ok(self.mm.write(&mut self.arena, addr, bytes)?)
+    }
+
+    /// Reads `N` bytes.
+    pub fn read_array<const N: usize>(&mut self, addr: u64) -> Result<[u8; N], Errno> {
+        let mut bytes = [0; N];
+        self.read_user(addr, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// `get_user` of 64 bits.
+    pub fn read_u64(&mut self, addr: u64) -> Result<u64, Errno> {
+        self.read_array(addr).map(u64::from_le_bytes)
+    }
+
+    /// `get_user` of 32 bits.
+    pub fn read_u32(&mut self, addr: u64) -> Result<u32, Errno> {
+        self.read_array(addr).map(u32::from_le_bytes)
+    }
+
+    /// Two 64-bit words: `struct timespec`, `struct iovec`, `struct rlimit64`.
+    pub fn read_pair(&mut self, addr: u64) -> Result<(u64, u64), Errno> {
+        Ok((self.read_u64(addr)?, self.read_u64(addr.wrapping_add(8))?))
+    }
+
+    /// Writes two 64-bit words.
+    pub fn write_pair(&mut self, addr: u64, first: u64, second: u64) -> Result<(), Errno> {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..].copy_from_slice(&second.to_le_bytes());
+        self.write_user(addr, &bytes)
+    }
+
+    /// Reads a NUL-terminated path (`getname`): -ENAMETOOLONG beyond [`PATH_MAX`].
+    pub fn read_path(&mut self, addr: u64) -> Result<Vec<u8>, Errno> {
+        self.read_string(addr, PATH_MAX).ok_or(Errno::EFAULT)?.ok_or(Errno::ENAMETOOLONG)
+    }
+
+    /// Reads a NUL-terminated string of less than `max` bytes; the inner `None` says that
+    /// it is longer, the outer one that it cannot be read.
+    pub fn read_string(&mut self, addr: u64, max: usize) -> Option<Option<Vec<u8>>> {
+        let mut string = Vec::new();
+        while string.len() < max {
+            let at = addr.wrapping_add(string.len() as u64);
+            // Up to the end of the page: the next page may not be there.
+            let n = ((crate::mem::PAGE - at % crate::mem::PAGE) as usize).min(max - string.len());
+            let mut chunk = vec![0; n];
+            self.read_user(at, &mut chunk).ok()?;
+            if let Some(end) = chunk.iter().position(|&b| b == 0) {
+                string.extend_from_slice(&chunk[..end]);
+                return Some(Some(string));
+            }
+            string.extend_from_slice(&chunk);
+        }
+        Some(None)
+    }
+}

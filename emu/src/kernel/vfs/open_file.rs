@@ -1,0 +1,177 @@
+//! Open files and descriptors.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use arch::Errno;
+
+use crate::kernel::vfs::Node;
+
+/// `O_*` flags that mean the same on both architectures.
+pub mod flags {
+    /// Access mode.
+    pub const ACCMODE: u32 = 3;
+    /// Write only.
+    pub const WRONLY: u32 = 1;
+    /// Read and write.
+    pub const RDWR: u32 = 2;
+    /// Create.
+    pub const CREAT: u32 = 0o100;
+    /// Fail if it exists.
+    pub const EXCL: u32 = 0o200;
+    /// Cut to nothing.
+    pub const TRUNC: u32 = 0o1000;
+    /// Write at the end.
+    pub const APPEND: u32 = 0o2000;
+    /// Close on exec.
+    pub const CLOEXEC: u32 = 0o2000000;
+    /// Reference only.
+    pub const PATH: u32 = 0o10000000;
+}
+
+/// An open file description (`struct file`).
+#[derive(Debug)]
+pub struct OpenFile {
+    /// What is open.
+    pub node: Node,
+    /// Position in bytes; for a directory, index of the next entry.
+    pub offset: Cell<u64>,
+    /// Flags of `open`.
+    pub flags: Cell<u32>,
+    /// Generated contents, fixed at the first read.
+    pub snapshot: RefCell<Option<Vec<u8>>>,
+}
+
+impl OpenFile {
+    /// An open file at offset 0.
+    pub fn new(node: Node, flags: u32) -> Rc<OpenFile> {
+        Rc::new(OpenFile {
+            node,
+            offset: Cell::new(0),
+            flags: Cell::new(flags),
+            snapshot: RefCell::new(None),
+        })
+    }
+
+    /// Whether reads are allowed.
+    pub fn readable(&self) -> bool {
+        let flags = self.flags.get();
+        flags & flags::ACCMODE != flags::WRONLY && flags & flags::PATH == 0
+    }
+
+    /// Whether writes are allowed.
+    pub fn writable(&self) -> bool {
+        let flags = self.flags.get();
+        flags & flags::ACCMODE != 0 && flags & flags::PATH == 0
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Descriptor {
+    file: Rc<OpenFile>,
+    cloexec: bool,
+}
+
+/// The descriptors of a task.
+#[derive(Debug, Default)]
+pub struct FdTable {
+    slots: Vec<Option<Descriptor>>,
+}
+
+/// `RLIMIT_NOFILE` can be raised to this many.
+const MOST: usize = 1 << 20;
+
+impl FdTable {
+    /// Standard input, output and error.
+    pub fn standard() -> FdTable {
+        let open =
+            |node, flags| Some(Descriptor { file: OpenFile::new(node, flags), cloexec: false });
+        FdTable {
+            slots: vec![
+                open(Node::Stdin, 0),
+                open(Node::Stdout, flags::WRONLY),
+                open(Node::Stderr, flags::WRONLY),
+            ],
+        }
+    }
+
+    /// The open file behind `fd`.
+    pub fn get(&self, fd: i32) -> Result<&Rc<OpenFile>, Errno> {
+        self.slot(fd).map(|d| &d.file)
+    }
+
+    fn slot(&self, fd: i32) -> Result<&Descriptor, Errno> {
+        let index = usize::try_from(fd).map_err(|_| Errno::EBADF)?;
+        self.slots.get(index).and_then(Option::as_ref).ok_or(Errno::EBADF)
+    }
+
+    /// Installs `file` at the lowest free descriptor from `from` on, below `limit`.
+    pub fn install(
+        &mut self,
+        file: Rc<OpenFile>,
+        cloexec: bool,
+        from: usize,
+        limit: u64,
+    ) -> Result<i32, Errno> {
+        let limit = usize::try_from(limit).unwrap_or(MOST).min(MOST);
+        let free = (from..self.slots.len()).find(|&i| self.slots[i].is_none());
+        let index = free.unwrap_or(self.slots.len().max(from));
+        if index >= limit {
+            return Err(Errno::EMFILE);
+        }
+        self.put(index, file, cloexec);
+        Ok(index as i32)
+    }
+
+    /// Installs `file` at `fd`, closing what was there.
+    pub fn replace(
+        &mut self,
+        fd: i32,
+        file: Rc<OpenFile>,
+        cloexec: bool,
+        limit: u64,
+    ) -> Result<(), Errno> {
+        let index = usize::try_from(fd).map_err(|_| Errno::EBADF)?;
+        if index as u64 >= limit.min(MOST as u64) {
+            return Err(Errno::EBADF);
+        }
+        self.put(index, file, cloexec);
+        Ok(())
+    }
+
+    fn put(&mut self, index: usize, file: Rc<OpenFile>, cloexec: bool) {
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, None);
+        }
+        self.slots[index] = Some(Descriptor { file, cloexec });
+    }
+
+    /// Closes `fd`.
+    pub fn close(&mut self, fd: i32) -> Result<(), Errno> {
+        self.slot(fd)?;
+        self.slots[fd as usize] = None;
+        Ok(())
+    }
+
+    /// Closes all descriptors in `first..=last`.
+    pub fn close_range(&mut self, first: u32, last: u32) {
+        let end = (last as usize).saturating_add(1).min(self.slots.len());
+        for slot in self.slots.iter_mut().take(end).skip(first as usize) {
+            *slot = None;
+        }
+    }
+
+    /// The close-on-exec flag.
+    pub fn cloexec(&self, fd: i32) -> Result<bool, Errno> {
+        self.slot(fd).map(|d| d.cloexec)
+    }
+
+    /// Sets the close-on-exec flag.
+    pub fn set_cloexec(&mut self, fd: i32, on: bool) -> Result<(), Errno> {
+        self.slot(fd)?;
+        if let Some(Some(descriptor)) = self.slots.get_mut(fd as usize) {
+            descriptor.cloexec = on;
+        }
+        Ok(())
+    }
+}

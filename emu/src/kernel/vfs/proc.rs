@@ -1,0 +1,101 @@
+//! The contents of `/proc/self`.
+
+use std::fmt::Write;
+
+use crate::kernel::State;
+use crate::kernel::vfs::node::ProcFile;
+use crate::mem::{Area, Backing};
+
+/// Generates a file.
+pub fn contents(s: &State, file: ProcFile) -> Vec<u8> {
+    match file {
+        ProcFile::Maps => maps(s).into_bytes(),
+        ProcFile::Auxv => s.task.image.auxv.clone(),
+        ProcFile::Cmdline => s.task.image.cmdline.clone(),
+        ProcFile::Environ => s.task.image.environ.clone(),
+        ProcFile::Comm => format!("{}\n", s.task.comm).into_bytes(),
+        ProcFile::Stat => stat(s).into_bytes(),
+        ProcFile::Status => status(s).into_bytes(),
+    }
+}
+
+/// The kernel's `show_map_vma`: names start in column 74.
+fn maps(s: &State) -> String {
+    let mut text = String::new();
+    for area in s.mm.areas.values() {
+        let mut line = map_line(area);
+        let name = area_name(area);
+        if !name.is_empty() {
+            while line.len() < 73 {
+                line.push(' ');
+            }
+            line.push_str(name);
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+fn map_line(area: &Area) -> String {
+    let bit = |on, c| if on { c } else { '-' };
+    let (device, inode) = match &area.backing {
+        Backing::File { source, .. } => ("08:01", source.inode()),
+        _ => ("00:00", 0),
+    };
+    format!(
+        "{:08x}-{:08x} {}{}{}{} {:08x} {device} {inode} ",
+        area.start,
+        area.end,
+        bit(area.prot.read, 'r'),
+        bit(area.prot.write, 'w'),
+        bit(area.prot.exec, 'x'),
+        if area.flags.shared { 's' } else { 'p' },
+        area.offset_of(area.start),
+    )
+}
+
+/// The name that `/proc/self/maps` shows.
+pub fn area_name(area: &Area) -> &str {
+    match &area.backing {
+        Backing::File { source, .. } => source.path(),
+        _ => area.name,
+    }
+}
+
+fn stat(s: &State) -> String {
+    let mut text = format!("{} ({}) R {}", s.task.pid, s.task.comm, s.task.ppid);
+    // Fields 5 to 52; those that programs look at have values.
+    for field in 5..=52 {
+        let value = match field {
+            5 | 6 => u64::from(s.task.pid),
+            10 => s.stats.page_faults,
+            20 => 1,
+            23 => s.mm.total(),
+            24 => s.mm.table.present(),
+            28 => s.mm.layout.stack_top,
+            _ => 0,
+        };
+        let _ = write!(text, " {value}");
+    }
+    text.push('\n');
+    text
+}
+
+fn status(s: &State) -> String {
+    format!(
+        "Name:\t{}\nUmask:\t{:04o}\nState:\tR (running)\nTgid:\t{}\nPid:\t{}\nPPid:\t{}\n\
+         TracerPid:\t0\nUid:\t{u}\t{u}\t{u}\t{u}\nGid:\t{g}\t{g}\t{g}\t{g}\n\
+         VmSize:\t{:8} kB\nVmRSS:\t{:8} kB\nThreads:\t1\nSigBlk:\t{:016x}\n",
+        s.task.comm,
+        s.task.umask,
+        s.task.pid,
+        s.task.tid,
+        s.task.ppid,
+        s.mm.total() / 1024,
+        s.mm.table.present() * 4,
+        s.task.signals.blocked,
+        u = s.task.uid,
+        g = s.task.gid,
+    )
+}

@@ -1,0 +1,415 @@
+//! Paths: looking up, creating, removing.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use arch::Errno;
+
+use crate::engine::FileMap;
+use crate::kernel::vfs::node::{MemoryFile, ProcFile, inode_of};
+use crate::kernel::vfs::{HostFile, Node};
+
+/// Symbolic links followed in one lookup (`MAXSYMLINKS`).
+const MAX_LINKS: u32 = 40;
+
+/// An entry of the overlay.
+#[derive(Clone, Debug)]
+enum Overlay {
+    File(Rc<MemoryFile>),
+    Directory,
+    Symlink(String),
+    /// Removed: hides what is below.
+    Gone,
+}
+
+/// All paths that the guest can see.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// Host folder that is the guest's `/`.
+    root: Option<PathBuf>,
+    /// Without a root: guest paths and the host files that they show.
+    visible: BTreeMap<String, PathBuf>,
+    overlay: BTreeMap<String, Overlay>,
+    /// Host files opened so far, one node each.
+    opened: RefCell<BTreeMap<String, Rc<HostFile>>>,
+    /// Working directory.
+    pub cwd: String,
+    /// Path of the guest's own file, for `/proc/self/exe`.
+    pub exe: String,
+}
+
+/// What a lookup does with the last component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// Follow a symbolic link.
+    Follow,
+    /// Do not.
+    NoFollow,
+}
+
+impl Tree {
+    /// Files below the host folder `root`, or none but those that [`Tree::show`] adds.
+    pub fn new(root: Option<PathBuf>, cwd: String, exe: String) -> Tree {
+        Tree { root, cwd, exe, ..Tree::default() }
+    }
+
+    /// Makes a host file visible at `path`.
+    pub fn show(&mut self, path: String, host: PathBuf) {
+        self.visible.insert(path, host);
+    }
+
+    /// An absolute path without `.`, `..` and empty components. `..` is resolved by name,
+    /// as after following all links, which [`Tree::lookup`] does component by component.
+    pub fn absolute(&self, base: &str, path: &str) -> String {
+        let start = if path.starts_with('/') { "" } else { base };
+        let mut parts: Vec<&str> = Vec::new();
+        for part in start.split('/').chain(path.split('/')) {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    parts.pop();
+                }
+                name => parts.push(name),
+            }
+        }
+        format!("/{}", parts.join("/"))
+    }
+
+    /// Resolves `path` from `base`; returns the final absolute path and its node.
+    pub fn lookup(&self, base: &str, path: &[u8], how: Lookup) -> Result<(String, Node), Errno> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        // Paths are bytes; those that are not UTF-8 name nothing that is visible.
+        let path = std::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
+        let wants_directory = path.ends_with('/') || path.ends_with("/.");
+        let (path, node) = self.walk(self.start(base, path), path, how, MAX_LINKS)?;
+        if wants_directory && !matches!(node, Node::Directory(_)) {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok((path, node))
+    }
+
+    fn start(&self, base: &str, path: &str) -> String {
+        if path.starts_with('/') { String::new() } else { base.trim_end_matches('/').to_owned() }
+    }
+
+    fn walk(
+        &self,
+        mut at: String,
+        path: &str,
+        how: Lookup,
+        links: u32,
+    ) -> Result<(String, Node), Errno> {
+        if links == 0 {
+            return Err(Errno::ELOOP);
+        }
+        let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty() && *p != ".").collect();
+        let mut node = Node::Directory(if at.is_empty() { "/".to_owned() } else { at.clone() });
+        for (i, part) in parts.iter().enumerate() {
+            if part.len() > 255 {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            if !matches!(node, Node::Directory(_)) {
+                return Err(Errno::ENOTDIR);
+            }
+            if *part == ".." {
+                at.truncate(at.rfind('/').unwrap_or(0));
+                node = Node::Directory(if at.is_empty() { "/".to_owned() } else { at.clone() });
+                continue;
+            }
+            let parent = at.clone();
+            at = format!("{at}/{part}");
+            node = self.node_at(&at)?;
+            let last = i + 1 == parts.len();
+            if let Node::Symlink(target) = &node
+                && (!last || how == Lookup::Follow)
+            {
+                let rest = parts[i + 1..].join("/");
+                let full =
+                    if rest.is_empty() { target.clone() } else { format!("{target}/{rest}") };
+                let from = if target.starts_with('/') { String::new() } else { parent };
+                return self.walk(from, &full, how, links - 1);
+            }
+        }
+        Ok((if at.is_empty() { "/".to_owned() } else { at }, node))
+    }
+
+    /// The node with exactly this absolute path; links are not followed.
+    fn node_at(&self, path: &str) -> Result<Node, Errno> {
+        match self.overlay.get(path) {
+            Some(Overlay::File(file)) => return Ok(Node::Memory(file.clone())),
+            Some(Overlay::Directory) => return Ok(Node::Directory(path.to_owned())),
+            Some(Overlay::Symlink(target)) => return Ok(Node::Symlink(target.clone())),
+            Some(Overlay::Gone) => return Err(Errno::ENOENT),
+            None => {}
+        }
+        if let Some(node) = self.special(path) {
+            return Ok(node);
+        }
+        match &self.root {
+            Some(root) => self.host_node(path, &root.join(path.trim_start_matches('/'))),
+            None => match self.visible.get(path) {
+                Some(host) => self.host_node(path, host),
+                None if self.leads_to_visible(path) => Ok(Node::Directory(path.to_owned())),
+                None => Err(Errno::ENOENT),
+            },
+        }
+    }
+
+    /// Whether `path` is a folder on the way to something visible.
+    fn leads_to_visible(&self, path: &str) -> bool {
+        let prefix = format!("{}/", path.trim_end_matches('/'));
+        let below = |p: &str| p.starts_with(&prefix) || p == path;
+        self.visible.keys().any(|p| below(p))
+            || below(&self.cwd)
+            || ["/tmp", "/dev", "/proc"].into_iter().any(below)
+    }
+
+    fn special(&self, path: &str) -> Option<Node> {
+        Some(match path {
+            "/dev/null" => Node::Null,
+            "/dev/zero" => Node::Zero,
+            "/dev/urandom" | "/dev/random" => Node::Random,
+            "/dev/stdin" | "/proc/self/fd/0" => Node::Stdin,
+            "/dev/stdout" | "/proc/self/fd/1" => Node::Stdout,
+            "/dev/stderr" | "/proc/self/fd/2" => Node::Stderr,
+            "/proc/self" | "/proc/self/fd" => Node::Directory(path.to_owned()),
+            "/proc/self/exe" => Node::Symlink(self.exe.clone()),
+            "/proc/self/maps" => Node::Proc(ProcFile::Maps),
+            "/proc/self/auxv" => Node::Proc(ProcFile::Auxv),
+            "/proc/self/cmdline" => Node::Proc(ProcFile::Cmdline),
+            "/proc/self/comm" => Node::Proc(ProcFile::Comm),
+            "/proc/self/environ" => Node::Proc(ProcFile::Environ),
+            "/proc/self/stat" => Node::Proc(ProcFile::Stat),
+            "/proc/self/status" => Node::Proc(ProcFile::Status),
+            _ => return None,
+        })
+    }
+
+    fn host_node(&self, path: &str, host: &Path) -> Result<Node, Errno> {
+        let meta = std::fs::symlink_metadata(host).map_err(|e| errno_of(&e))?;
+        if meta.is_dir() {
+            return Ok(Node::Directory(path.to_owned()));
+        }
+        if meta.is_symlink() && self.root.is_some() {
+            let target = std::fs::read_link(host).map_err(|e| errno_of(&e))?;
+            let target = target.into_os_string().into_string().map_err(|_| Errno::ENOENT)?;
+            return Ok(Node::Symlink(target));
+        }
+        if let Some(file) = self.opened.borrow().get(path) {
+            return Ok(Node::Host(file.clone()));
+        }
+        let map = FileMap::open(host).map_err(|e| errno_of(&e))?;
+        let executable = meta.permissions().mode() & 0o100 != 0;
+        let file = HostFile { map, path: path.to_owned(), executable, inode: inode_of(path) };
+        let file = Rc::new(file);
+        self.opened.borrow_mut().insert(path.to_owned(), file.clone());
+        Ok(Node::Host(file))
+    }
+
+    /// Splits a path into its parent, which must be a folder, and the last name.
+    pub fn parent(&self, base: &str, path: &[u8]) -> Result<String, Errno> {
+        let path = std::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let trimmed = path.trim_end_matches('/');
+        let (folder, name) = match trimmed.rfind('/') {
+            Some(at) => (&trimmed[..=at], &trimmed[at + 1..]),
+            None => (".", trimmed),
+        };
+        if name.is_empty() || name == "." || name == ".." {
+            return Err(Errno::EEXIST);
+        }
+        let (folder, node) = self.lookup(base, folder.as_bytes(), Lookup::Follow)?;
+        match node {
+            Node::Directory(_) => Ok(format!("{}/{name}", folder.trim_end_matches('/'))),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Creates an empty file of the overlay at an absolute path.
+    pub fn create(&mut self, path: &str, mode: u32) -> Node {
+        self.put_file(path, mode, Vec::new())
+    }
+
+    fn put_file(&mut self, path: &str, mode: u32, bytes: Vec<u8>) -> Node {
+        let file = Rc::new(MemoryFile {
+            bytes: RefCell::new(bytes),
+            path: path.to_owned(),
+            mode: mode & 0o7777,
+            inode: inode_of(path),
+        });
+        self.overlay.insert(path.to_owned(), Overlay::File(file.clone()));
+        Node::Memory(file)
+    }
+
+    /// A node that may be written: host files are copied into the overlay.
+    pub fn writable(&mut self, path: &str, node: Node) -> Result<Node, Errno> {
+        match node {
+            Node::Host(file) => {
+                // The copy lives in memory; guests that need more than this are not ours.
+                const MOST: u64 = 1 << 30;
+                if file.map.len() > MOST {
+                    return Err(Errno::EFBIG);
+                }
+                let mut bytes = vec![0; file.map.len() as usize];
+                let n = file.map.read_at(0, &mut bytes).map_err(|_| Errno::EIO)?;
+                bytes.truncate(n);
+                let mode = if file.executable { 0o755 } else { 0o644 };
+                Ok(self.put_file(path, mode, bytes))
+            }
+            Node::Directory(_) => Err(Errno::EISDIR),
+            Node::Proc(_) => Err(Errno::EACCES),
+            other => Ok(other),
+        }
+    }
+
+    /// `mkdir`
+    pub fn make_directory(&mut self, base: &str, path: &[u8]) -> Result<(), Errno> {
+        let path = self.parent(base, path)?;
+        if self.node_at(&path).is_ok() {
+            return Err(Errno::EEXIST);
+        }
+        self.overlay.insert(path, Overlay::Directory);
+        Ok(())
+    }
+
+    /// `symlink`
+    pub fn make_symlink(&mut self, target: String, base: &str, path: &[u8]) -> Result<(), Errno> {
+        let path = self.parent(base, path)?;
+        if self.node_at(&path).is_ok() {
+            return Err(Errno::EEXIST);
+        }
+        self.overlay.insert(path, Overlay::Symlink(target));
+        Ok(())
+    }
+
+    /// `unlink`, `rmdir`
+    pub fn remove(&mut self, base: &str, path: &[u8], directory: bool) -> Result<(), Errno> {
+        let (path, node) = self.lookup(base, path, Lookup::NoFollow)?;
+        match (&node, directory) {
+            (Node::Directory(_), false) => return Err(Errno::EISDIR),
+            (Node::Directory(_), true) => {
+                if !self.entries(&path)?.is_empty() {
+                    return Err(Errno::ENOTEMPTY);
+                }
+            }
+            (_, true) => return Err(Errno::ENOTDIR),
+            (_, false) => {}
+        }
+        self.overlay.insert(path, Overlay::Gone);
+        Ok(())
+    }
+
+    /// `rename` of files and links; folders answer -EXDEV, as between file systems.
+    pub fn rename(
+        &mut self,
+        from: (&str, &[u8]),
+        to: (&str, &[u8]),
+        no_replace: bool,
+    ) -> Result<(), Errno> {
+        let (source, node) = self.lookup(from.0, from.1, Lookup::NoFollow)?;
+        let target = self.parent(to.0, to.1)?;
+        match self.node_at(&target) {
+            Ok(_) if no_replace => return Err(Errno::EEXIST),
+            Ok(Node::Directory(_)) => return Err(Errno::EISDIR),
+            _ => {}
+        }
+        if source == target {
+            return Ok(());
+        }
+        let entry = match node {
+            Node::Directory(_) => return Err(Errno::EXDEV),
+            Node::Symlink(link) => Overlay::Symlink(link),
+            other => match self.writable(&source, other)? {
+                Node::Memory(file) => Overlay::File(file),
+                _ => return Err(Errno::EPERM),
+            },
+        };
+        self.overlay.insert(source, Overlay::Gone);
+        self.overlay.insert(target, entry);
+        Ok(())
+    }
+
+    /// Names and nodes in a folder, sorted.
+    pub fn entries(&self, folder: &str) -> Result<Vec<(String, Node)>, Errno> {
+        let prefix = format!("{}/", folder.trim_end_matches('/'));
+        let mut names: Vec<String> = Vec::new();
+        if let Some(root) = &self.root {
+            let host = root.join(folder.trim_start_matches('/'));
+            if let Ok(list) = std::fs::read_dir(host) {
+                names.extend(list.flatten().filter_map(|e| e.file_name().into_string().ok()));
+            }
+        }
+        let child = |path: &str| {
+            path.strip_prefix(&prefix).and_then(|p| p.split('/').next()).map(str::to_owned)
+        };
+        names.extend(self.visible.keys().filter_map(|p| child(p)));
+        names.extend(self.overlay.keys().filter_map(|p| child(p)));
+        names.retain(|n| !n.is_empty());
+        names.sort_unstable();
+        names.dedup();
+        let nodes = names.into_iter().filter_map(|name| {
+            let node = self.node_at(&format!("{prefix}{name}")).ok()?;
+            Some((name, node))
+        });
+        Ok(nodes.collect())
+    }
+
+    /// Where the host has the file that the guest sees at `path`: absolute without a
+    /// root, below it otherwise.
+    pub fn host_path_of(&self, path: &str) -> String {
+        match (&self.root, self.visible.get(path)) {
+            (None, Some(host)) => host.to_string_lossy().into_owned(),
+            _ => path.to_owned(),
+        }
+    }
+
+    /// The build-id of the host file at `path`, if it is an ELF file with one.
+    pub fn build_id(&self, path: &str) -> Option<Vec<u8>> {
+        let file = self.opened.borrow().get(path)?.clone();
+        crate::loader::elf::build_id(file.map.bytes())
+    }
+
+    /// A file that the host opens for us, for the guest's own program.
+    pub fn host_file(path: &str, host: &Path) -> std::io::Result<Rc<HostFile>> {
+        let map = FileMap::open(host)?;
+        Ok(Rc::new(HostFile {
+            map,
+            path: path.to_owned(),
+            executable: true,
+            inode: inode_of(path),
+        }))
+    }
+
+    /// Registers a file that is already open.
+    pub fn adopt(&mut self, file: Rc<HostFile>, host: &Path) {
+        self.visible.insert(file.path.clone(), host.to_owned());
+        self.opened.borrow_mut().insert(file.path.clone(), file);
+    }
+}
+
+/// The host's path of bytes.
+pub fn host_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// The guest's view of a host error.
+pub fn errno_of(error: &std::io::Error) -> Errno {
+    use std::io::ErrorKind as K;
+    match error.kind() {
+        K::NotFound => Errno::ENOENT,
+        K::PermissionDenied => Errno::EACCES,
+        K::IsADirectory => Errno::EISDIR,
+        K::NotADirectory => Errno::ENOTDIR,
+        K::InvalidInput => Errno::EACCES,
+        _ => Errno::EIO,
+    }
+}

@@ -1,0 +1,20 @@
+//! Which modelled functions are on the stack on each path, outermost first.
+
+use crate::kernel::symbols::Named::{self, *};
+
+/// System call, up to the dispatcher.
+pub const SYSCALL: &[Named] = &[EntrySyscall, DoSyscall];
+/// Between the dispatcher and the call's own function.
+pub const INVOKE: &[Named] = &[];
+/// How many functions of [`SYSCALL`] are still there when the exit loop runs.
+pub const SYSCALL_EXIT: usize = 2;
+/// Page fault from user mode, up to the generic part.
+pub const PAGE_FAULT: &[Named] = &[AsmPageFault, PageFault, UserAddrFault];
+/// Another exception from user mode.
+pub const TRAP: &[Named] = &[AsmTrap, Trap];
+/// Timer interrupt from user mode.
+pub const TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
+/// Timer interrupt from kernel mode.
+pub const KERNEL_TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
+/// PMU overflow.
+pub const PMU: &[Named] = &[AsmNmi, Nmi, PmuHandler, Overflow];
