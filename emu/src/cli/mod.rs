@@ -1,8 +1,23 @@
-//! The command line.
-
+//! temporary
 use std::process::ExitCode;
-
-/// Runs the program.
+use std::sync::atomic::AtomicBool;
+use crate::kernel::{Kernel, exec, run, state::*};
+use crate::perf::record::*;
+/// temporary
 pub fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let program = exec::Program { host: args[0].clone().into(), path: args[0].clone(), args: args.iter().map(|a| a.clone().into_bytes()).collect(), env: vec![], root: None, cwd: "/".into(), seed: 1, aslr: None, stdout_is_taken: false };
+    let config = Config { pmu_irq: PmuIrq::Nmi, strict: false, strace: std::env::var("STRACE").is_ok(), boot_time: 1_700_000_000_000_000_000, max_instructions: u64::MAX };
+    let period = std::env::var("P").map(|p| p.parse().unwrap()).unwrap_or(1_000_000);
+    let ev = std::env::var("E").unwrap_or("cycles".into());
+    let events = crate::perf::event::parse(&ev, crate::perf::event::Defaults { rate: Rate::Period(period), explicit: true, callchain: true, max_stack: 0 }).unwrap();
+    let mk = |arch| Session { arch, events, cpus: 1, cmdline: vec!["emu".into()], kernel_symbols: crate::kernel::symbols::all(arch) };
+    let state = match exec::exec(&program, config, mk) { Ok(s) => s, Err(e) => { eprintln!("{e}"); return ExitCode::from(126) } };
+    let mut sink = crate::export::open(crate::export::Format::PerfData, &state.perf.session, crate::export::Output::File("/tmp/perf.data".into()), crate::export::Images::of_host()).unwrap();
+    let k = Kernel::new(state);
+    let t = std::time::Instant::now();
+    let e = run::run(&k, &AtomicBool::new(false), |r| { for r in r { sink.record(r)?; } Ok(()) });
+    sink.finish().unwrap();
+    k.with(|s| eprintln!("{e:?} {:?} {:?} unsupported {:?} pc {:x}", t.elapsed(), s.stats, s.unsupported, s.core.regs().pc));
     ExitCode::SUCCESS
 }

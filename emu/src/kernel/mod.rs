@@ -25,6 +25,7 @@
 //! and exit.
 
 pub mod entry;
+pub mod exec;
 pub mod exit;
 pub mod fault;
 pub mod interrupt;

@@ -1,6 +1,6 @@
 //! tmp
-pub mod elf {
-    pub fn build_id(_: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
-}
+pub mod elf; mod error; pub mod file; pub mod note;
+pub use error::*;
+pub(crate) const MMAP_MIN_ADDR: u64 = 0x10000;
+pub(crate) use crate::mem::{PAGE, page_down};
+pub(crate) fn page_up(a: u64) -> u64 { a.saturating_add(4095) & !4095 }

@@ -26,6 +26,9 @@ const EFER: u64 = 1 << 10 | 1 << 8 | 1;
 /// `STAR[63:48]`: `sysretq` loads CS = this + 16 | 3 = 0x33 and SS = this + 8 | 3 = 0x2b.
 const STAR: u64 = 0x23 << 48 | 0x10 << 32;
 
+/// `CR4`: FXSAVE and SSE, SIMD exceptions as #XM.
+const CR4: u64 = 1 << 9 | 1 << 10;
+
 /// unicorn starts at CPL 0. One `sysretq` enters CPL 3 with Linux's selectors, for good.
 pub(super) fn setup(
     handle: &mut Handle,
@@ -53,6 +56,7 @@ pub(super) fn setup(
         let detail = format!("sysret: {error}, CS {segment:#x}");
         return Err(EngineError::Stray { pc: regs::pc(handle), detail });
     }
+    handle.set(R::CR4 as c_int, handle.get(R::CR4 as c_int) | CR4);
     // Linux: FPU as after FNINIT, MXCSR with all exceptions masked.
     handle.set(R::MXCSR as c_int, 0x1f80);
     handle.set(R::FPCW as c_int, 0x37f);

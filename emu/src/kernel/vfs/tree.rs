@@ -375,7 +375,7 @@ impl Tree {
     /// The build-id of the host file at `path`, if it is an ELF file with one.
     pub fn build_id(&self, path: &str) -> Option<Vec<u8>> {
         let file = self.opened.borrow().get(path)?.clone();
-        crate::loader::elf::build_id(file.map.bytes())
+        crate::loader::elf::parse(file.map.bytes()).ok()?.build_id
     }
 
     /// A file that the host opens for us, for the guest's own program.
