@@ -29,32 +29,30 @@ pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
         Arch::X86_64 => x86_64::paths::PAGE_FAULT,
         Arch::Aarch64 => aarch64::paths::PAGE_FAULT,
     };
-    k.path(path, async {
-        k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
-        let anonymous = k
-            .step(Point::FaultLookup, |s| {
-                s.stats.page_faults += 1;
-                // The event is counted before the fault is handled, at the user's registers.
-                let regs = s.user_regs();
-                s.software_event(EventKind::PageFaults, Some(&regs));
-                s.mm.area_above(page).is_none_or(|a| matches!(a.backing, Backing::Anonymous))
-            })
-            .await;
-        let inner = if anonymous { Named::AnonymousPage } else { Named::FilePage };
-        let fault = k
-            .calls(&[Named::HandleFault, inner], async {
-                k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await
-            })
-            .await;
-        if let Some(fault) = fault {
-            k.call(Named::ForceSignal, async {
-                k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;
-            })
-            .await;
-        }
-        k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
-    })
-    .await;
+    k.begin(path).await;
+    k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
+    let anonymous = k
+        .step(Point::FaultLookup, |s| {
+            s.stats.page_faults += 1;
+            // The event is counted before the fault is handled, at the user's registers.
+            let regs = s.user_regs();
+            s.software_event(EventKind::PageFaults, Some(&regs));
+            s.mm.area_above(page).is_none_or(|a| matches!(a.backing, Backing::Anonymous))
+        })
+        .await;
+    let inner =
+        [Named::HandleFault, if anonymous { Named::AnonymousPage } else { Named::FilePage }];
+    k.enter(&inner).await;
+    let fault =
+        k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await;
+    k.leave(&inner).await;
+    if let Some(fault) = fault {
+        k.call(Named::ForceSignal.into()).await;
+        k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;
+        k.ret().await;
+    }
+    k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
+    k.end(path).await;
     exit::to_user_mode(k).await;
 }
 
@@ -143,12 +141,11 @@ pub async fn exception(k: &Kernel, exception: Exception) {
         Arch::X86_64 => x86_64::paths::TRAP,
         Arch::Aarch64 => aarch64::paths::TRAP,
     };
-    k.path(path, async {
-        k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
-        k.step(Point::FaultSignal, |s| exception_signal(s, exception)).await;
-        k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
-    })
-    .await;
+    k.begin(path).await;
+    k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
+    k.step(Point::FaultSignal, |s| exception_signal(s, exception)).await;
+    k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
+    k.end(path).await;
     exit::to_user_mode(k).await;
 }
 

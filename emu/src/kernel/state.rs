@@ -239,19 +239,18 @@ impl State {
 
     /// The registers in the slot at the top of the task's kernel stack.
     pub fn user_regs(&self) -> Regs {
-        let words = self.slot_words();
         let mut regs = match self.arch {
-            Arch::X86_64 => x86_64::pt_regs::restore(&words),
-            Arch::Aarch64 => aarch64::pt_regs::restore(&words),
+            Arch::X86_64 => x86_64::pt_regs::restore(&self.slot_words()),
+            Arch::Aarch64 => aarch64::pt_regs::restore(&self.slot_words()),
         };
         regs.tls = self.task.tls;
         regs.gs_base = self.task.gs_base;
         regs
     }
 
-    fn slot_words(&self) -> Vec<u64> {
+    fn slot_words<const N: usize>(&self) -> [u64; N] {
         let slot = self.slot();
-        (0..self.slot_len()).map(|i| self.task.stack.load(&self.arena, slot + 8 * i)).collect()
+        std::array::from_fn(|i| self.task.stack.load(&self.arena, slot + 8 * i as u64))
     }
 
     fn slot_len(&self) -> u64 {
