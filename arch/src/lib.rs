@@ -15,12 +15,15 @@ pub mod decode;
 pub mod errno;
 pub mod regs;
 pub mod signal;
+pub mod strace;
 pub mod syscalls;
 mod sysno;
 pub mod x86_64;
 
 pub use errno::Errno;
 pub use regs::{FpState, Regs};
+pub use signal::{SigSet, Signal};
+pub use syscalls::Sysno;
 
 use std::fmt;
 use std::str::FromStr;
