@@ -11,9 +11,14 @@
 //! ```
 
 pub mod aarch64;
+mod bytes;
 pub mod decode;
 pub mod errno;
+pub mod fault;
 pub mod regs;
+pub mod sigaction;
+pub mod sigframe;
+pub mod siginfo;
 pub mod signal;
 pub mod strace;
 pub mod syscalls;

@@ -2,6 +2,8 @@
 //! instruction classes.
 
 pub mod decode;
+pub mod fault;
 pub(crate) mod operands;
 pub mod regs;
+pub(crate) mod sigframe;
 pub(crate) mod syscalls;
