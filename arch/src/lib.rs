@@ -13,16 +13,21 @@
 pub mod aarch64;
 mod bytes;
 pub mod decode;
+pub mod elf;
 pub mod errno;
 pub mod fault;
+pub mod perf_regs;
 pub mod regs;
 pub mod sigaction;
 pub mod sigframe;
 pub mod siginfo;
 pub mod signal;
+pub mod stat;
 pub mod strace;
 pub mod syscalls;
 mod sysno;
+pub mod system;
+pub mod time;
 pub mod x86_64;
 
 pub use errno::Errno;

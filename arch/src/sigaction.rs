@@ -70,7 +70,11 @@ impl AltStack {
     /// Bytes of a `stack_t` in memory.
     pub const SIZE: usize = 24;
 
-    /// No alternate stack: the state of a new thread and after `execve`.
+    /// No alternate stack, as a process starts.
+    pub const NONE: AltStack = AltStack { sp: 0, flags: 0, size: 0 };
+
+    /// No alternate stack, as after a reset (`sas_ss_reset`): in a new thread,
+    /// and while a handler runs on an auto-disarmed one.
     pub const DISABLED: AltStack = AltStack { sp: 0, flags: ss::SS_DISABLE, size: 0 };
 
     /// The structure in memory.

@@ -2,8 +2,11 @@
 //! instruction classes.
 
 pub mod decode;
+pub mod elf;
 pub mod fault;
 pub(crate) mod operands;
+pub mod perf_regs;
 pub mod regs;
 pub(crate) mod sigframe;
+pub(crate) mod stat;
 pub(crate) mod syscalls;
