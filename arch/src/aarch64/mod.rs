@@ -1,5 +1,5 @@
-//! aarch64 Linux: register names and numbers, system calls, signal frames,
-//! instruction classes.
+//! aarch64 Linux: what the modules of the same names at the top of the crate ask of
+//! an architecture.
 
 pub mod decode;
 pub mod elf;

@@ -1,5 +1,5 @@
-//! x86_64 Linux: register names and numbers, system calls, signal frames,
-//! instruction classes.
+//! x86_64 Linux: what the modules of the same names at the top of the crate ask of
+//! an architecture.
 
 pub mod decode;
 pub mod elf;
