@@ -2,6 +2,8 @@
 //! records. All of them are constants or come from the session: the host is
 //! never asked, so that the same session gives the same bytes everywhere.
 
+use arch::Arch;
+
 use super::abi::{ATTR_SIZE, feature};
 use super::attr::Attr;
 use super::tracing_data;
@@ -39,7 +41,9 @@ pub fn known_at_start(session: &Session, attrs: &[Attr]) -> Result<Vec<Feature>,
     add(feature::HOSTNAME, string(HOSTNAME.as_bytes())?);
     add(feature::OSRELEASE, string(OSRELEASE.as_bytes())?);
     add(feature::VERSION, string(VERSION.as_bytes())?);
-    add(feature::ARCH, string(session.arch.name().as_bytes())?);
+    if names_arch(session.arch) {
+        add(feature::ARCH, string(session.arch.name().as_bytes())?);
+    }
     add(feature::NRCPUS, [session.cpus; 2].iter().flat_map(|n| n.to_le_bytes()).collect());
     add(feature::CMDLINE, command_line(&session.cmdline)?);
     add(feature::EVENT_DESC, event_desc(attrs)?);
@@ -70,6 +74,15 @@ pub fn of_file(
     let bytes = machine.iter().flat_map(|n| n.to_le_bytes()).collect();
     features.push(Feature { bit: feature::E_MACHINE, bytes });
     Ok(features)
+}
+
+/// Whether the header names the architecture. When it says aarch64, perf wants
+/// to unwind the callers of leaf functions, and a perf of another architecture
+/// without a matching libunwind warns that it cannot (seen in perf 6.1). Without
+/// the name it takes its own: on aarch64 nothing changes. Newer ones take
+/// `HEADER_E_MACHINE`.
+fn names_arch(arch: Arch) -> bool {
+    arch != Arch::Aarch64
 }
 
 /// `struct perf_header_string`: padded length and the NUL-terminated bytes.
@@ -114,7 +127,6 @@ mod tests {
     use super::*;
     use crate::export::testing::{event, session};
     use crate::perf::record::EventKind;
-    use arch::Arch;
 
     #[test]
     fn strings_are_padded_with_at_least_one_nul() {
@@ -131,11 +143,11 @@ mod tests {
         let attrs = Attr::all(&s);
         let f = of_file(&s, &attrs, Some((5, 9))).unwrap();
         let bits: Vec<u32> = f.iter().map(|f| f.bit).collect();
-        assert_eq!(bits, [1, 3, 4, 5, 6, 7, 11, 12, 21, 33]);
-        assert_eq!(f[5].bytes, [2, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(f[6].bytes.len(), 4 + 2 * 68); // "emu", "run"
-        assert_eq!(f[7].bytes.len(), 8 + 128 + 4 + 68 + 8);
-        assert_eq!(f[8].bytes, [5, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(f[9].bytes, [183, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bits, [1, 3, 4, 5, 7, 11, 12, 21, 33], "no ARCH");
+        assert_eq!(f[4].bytes, [2, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(f[5].bytes.len(), 4 + 2 * 68); // "emu", "run"
+        assert_eq!(f[6].bytes.len(), 8 + 128 + 4 + 68 + 8);
+        assert_eq!(f[7].bytes, [5, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(f[8].bytes, [183, 0, 0, 0, 0, 0, 0, 0]);
     }
 }
