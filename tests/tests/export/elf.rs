@@ -9,8 +9,25 @@ pub const TEXT_SIZE: u64 = 0x1000;
 /// The build-id note's content.
 pub const BUILD_ID: [u8; 20] = *b"emu export test 0123";
 
+/// Sections of debug information: abbreviations, entries, lines.
+#[derive(Default)]
+pub struct Debug {
+    pub abbrev: Vec<u8>,
+    pub info: Vec<u8>,
+    pub line: Vec<u8>,
+}
+
 /// An executable for `machine` with global functions `(name, address, size)`.
 pub fn executable(machine: u16, functions: &[(&str, u64, u64)]) -> Vec<u8> {
+    executable_with_debug(machine, functions, &Debug::default())
+}
+
+/// The same with debug information.
+pub fn executable_with_debug(
+    machine: u16,
+    functions: &[(&str, u64, u64)],
+    debug: &Debug,
+) -> Vec<u8> {
     let mut b = vec![0; (TEXT_OFFSET + TEXT_SIZE) as usize];
     let mut strings = vec![0];
     let mut symbols = vec![0; 24];
@@ -30,7 +47,8 @@ pub fn executable(machine: u16, functions: &[(&str, u64, u64)]) -> Vec<u8> {
     note.extend(BUILD_ID);
     b[0x200..0x200 + note.len()].copy_from_slice(&note);
 
-    let names = b"\0.note.gnu.build-id\0.text\0.symtab\0.strtab\0.shstrtab\0";
+    let names = b"\0.note.gnu.build-id\0.text\0.symtab\0.strtab\0.shstrtab\0\
+        .debug_abbrev\0.debug_info\0.debug_line\0";
     let place = |b: &mut Vec<u8>, bytes: &[u8]| {
         b.resize(b.len().next_multiple_of(8), 0);
         let at = b.len() as u64;
@@ -40,6 +58,9 @@ pub fn executable(machine: u16, functions: &[(&str, u64, u64)]) -> Vec<u8> {
     let symtab = place(&mut b, &symbols);
     let strtab = place(&mut b, &strings);
     let shstrtab = place(&mut b, names);
+    let abbrev = place(&mut b, &debug.abbrev);
+    let info = place(&mut b, &debug.info);
+    let line = place(&mut b, &debug.line);
     let sections = b.len().next_multiple_of(8);
     b.resize(sections, 0);
     let mut section = |name: u32, kind: u32, flags, addr, (at, size), link: u32, info: u32, ent| {
@@ -59,6 +80,9 @@ pub fn executable(machine: u16, functions: &[(&str, u64, u64)]) -> Vec<u8> {
     section(26, 2, 0, 0, symtab, 4, 1, 24);
     section(34, 3, 0, 0, strtab, 0, 0, 0);
     section(42, 3, 0, 0, shstrtab, 0, 0, 0);
+    section(52, 1, 0, 0, abbrev, 0, 0, 0);
+    section(66, 1, 0, 0, info, 0, 0, 0);
+    section(78, 1, 0, 0, line, 0, 0, 0);
 
     let mut head = b"\x7fELF\x02\x01\x01".to_vec();
     head.resize(16, 0);
@@ -69,7 +93,7 @@ pub fn executable(machine: u16, functions: &[(&str, u64, u64)]) -> Vec<u8> {
         head.extend(x.to_le_bytes());
     }
     head.extend(0u32.to_le_bytes());
-    for x in [64u16, 56, 3, 64, 6, 5] {
+    for x in [64u16, 56, 3, 64, 9, 5] {
         head.extend(x.to_le_bytes());
     }
     let mut segment = |kind: u32, flags: u32, at: u64, addr: u64, size: u64, align: u64| {

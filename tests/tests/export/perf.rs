@@ -17,7 +17,7 @@ use crate::round_trip::{file, stream};
 /// # Panics
 ///
 /// If perf fails or writes a single byte to standard error.
-fn perf(args: &[&str], stdin: Option<&Path>, home: &Path) -> Option<String> {
+pub fn perf(args: &[&str], stdin: Option<&Path>, home: &Path) -> Option<String> {
     let stdin = stdin.map_or_else(Stdio::null, |p| Stdio::from(File::open(p).unwrap()));
     let out = Command::new("perf")
         .args(args)
@@ -40,7 +40,7 @@ fn perf(args: &[&str], stdin: Option<&Path>, home: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-fn directory(name: &str) -> PathBuf {
+pub fn directory(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&dir).unwrap();
     dir
@@ -166,4 +166,20 @@ fn tracepoints_print_their_fields() {
             assert!(text.contains("sys_exit: NR 39 = -14"), "{text}");
         }
     }
+}
+
+/// perf takes the vDSO for its own, unless told otherwise.
+#[test]
+fn the_hosts_vdso_names_nothing() {
+    let dir = directory("export-perf-vdso");
+    let mut case = cases::all(Arch::X86_64, &dir).remove(0);
+    let Some(Record::Sample(mut s)) = case.records.pop() else { panic!("no sample") };
+    s.callchain = (0x7fff_f7ff_0000..0x7fff_f7ff_2000).step_by(0x80).collect();
+    case.records.push(Record::Sample(s));
+    let path = dir.join("vdso.data");
+    std::fs::write(&path, file(&case)).unwrap();
+    let Some(text) = perf(&["script", "-i", path.to_str().unwrap()], None, &dir) else { return };
+    let names: Vec<&str> = text.lines().filter(|l| l.ends_with("([vdso])")).collect();
+    assert_eq!(names.len(), 64);
+    assert!(names.iter().all(|l| l.ends_with(" [unknown] ([vdso])")), "{text}");
 }

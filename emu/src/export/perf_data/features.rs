@@ -123,6 +123,7 @@ fn count(n: usize, what: &'static str) -> Result<Vec<u8>, ExportError> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, session};

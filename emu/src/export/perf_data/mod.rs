@@ -152,6 +152,7 @@ fn data_offset(events: usize) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, sample, session};

@@ -113,6 +113,7 @@ fn header_tracing_data(section: &[u8], out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, session};
