@@ -87,7 +87,8 @@ fn records(path: &Path) -> Vec<Record> {
 #[test]
 fn same_names_as_perf() {
     let dir = directory("export-guests");
-    let guests = guests();
+    // A third of them: perf takes a quarter of a second for each.
+    let guests: Vec<_> = guests().into_iter().step_by(3).collect();
     let mut compared = 0;
     for (arch, path) in &guests {
         let arch = *arch;

@@ -120,7 +120,7 @@ fn walk(out: &mut PerfData, b: &[u8]) {
         let body = &b[at + 8..at + size];
         at += size;
         if kind == 66 {
-            assert_eq!(size, 12);
+            assert_eq!(size, 16);
             let len = u32_at(body, 0) as usize;
             out.features.insert(1, b[at..at + len].to_vec());
             at += len;
