@@ -7,6 +7,7 @@ mod cases;
 mod dwarf;
 mod elf;
 mod guests;
+mod outputs;
 mod perf;
 mod reader;
 mod round_trip;

@@ -183,3 +183,30 @@ fn the_hosts_vdso_names_nothing() {
     assert_eq!(names.len(), 64);
     assert!(names.iter().all(|l| l.ends_with(" [unknown] ([vdso])")), "{text}");
 }
+
+/// With marks between rounds perf delivers samples before the end of the file:
+/// none may be lost, repeated or late.
+#[test]
+fn rounds_are_delivered_in_order() {
+    let dir = directory("export-perf-rounds");
+    let mut case = cases::all(Arch::X86_64, &dir).remove(0);
+    let Some(Record::Sample(last)) = case.records.last().cloned() else { panic!("no sample") };
+    let samples = 20_000;
+    case.records.extend((1..=samples).map(|n| {
+        Record::Sample(Sample {
+            time: last.time + n / 2 * 1000,
+            cpu: (n % 2) as u32,
+            ..last.clone()
+        })
+    }));
+    let (data, pipe) = (dir.join("rounds.data"), dir.join("rounds.pipe"));
+    std::fs::write(&data, file(&case)).unwrap();
+    std::fs::write(&pipe, stream(&case)).unwrap();
+    for (input, stdin) in [(data.to_str().unwrap(), None), ("-", Some(&*pipe))] {
+        let args = ["script", "-G", "-F", "time", "-i", input];
+        let Some(text) = perf(&args, stdin, &dir) else { return };
+        let times: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(times.len(), samples as usize + 2);
+        assert!(times.is_sorted());
+    }
+}
