@@ -6,6 +6,7 @@ use crate::perf::record::*;
 /// temporary
 pub fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args[0] == "bare" { bare(&args[2], args[1] == "v"); return ExitCode::SUCCESS; }
     let program = exec::Program { host: args[0].clone().into(), path: args[0].clone(), args: args.iter().map(|a| a.clone().into_bytes()).collect(), env: vec![], root: None, cwd: "/".into(), seed: 1, aslr: None, stdout_is_taken: false };
     let config = Config { pmu_irq: PmuIrq::Nmi, strict: false, strace: std::env::var("STRACE").is_ok(), boot_time: 1_700_000_000_000_000_000, max_instructions: u64::MAX };
     let period = std::env::var("P").map(|p| p.parse().unwrap()).unwrap_or(1_000_000);
@@ -20,4 +21,18 @@ pub fn main() -> ExitCode {
     sink.finish().unwrap();
     k.with(|s| eprintln!("{e:?} {:?} {:?} unsupported {:?} pc {:x}", t.elapsed(), s.stats, s.unsupported, s.core.regs().pc));
     ExitCode::SUCCESS
+}
+/// temporary
+pub fn bare(path: &str, virt: bool) {
+    use crate::engine::baseline::*;
+    let b = std::fs::read(path).unwrap();
+    let img = crate::loader::elf::parse(&b).unwrap();
+    let pieces: Vec<Piece> = img.segments.iter().map(|s| Piece { addr: s.vaddr, len: s.memsz, bytes: b[s.file_offset as usize..][..s.filesz as usize].to_vec(), perms: crate::engine::Perms { read: s.read, write: s.write, exec: s.execute } }).collect();
+    let t = std::time::Instant::now();
+    let r = run(img.arch, if virt { Translation::Virtual } else { Translation::Default }, &pieces, img.entry, |top| {
+        let mut at = top - 64; let mut bytes = vec![];
+        let words = [1u64, top - 32, 0, 0, 3, img.phdr_vaddr.unwrap(), 4, 56, 5, img.phnum as u64, 6, 4096, 9, img.entry, 25, top - 48, 23, 0, 0, 0];
+        at = (at - 8 * 20) & !15; for w in words { bytes.extend_from_slice(&w.to_le_bytes()); }
+        (bytes, at) });
+    eprintln!("{r:?} {:?}", t.elapsed());
 }

@@ -164,6 +164,7 @@ fn new_task(stack: KernelStack, comm: String, seed: u64) -> Task {
         stack,
         work: Default::default(),
         signals: Signals::default(),
+        caught: None,
         tls: 0,
         gs_base: 0,
         orig_nr: u64::MAX,
