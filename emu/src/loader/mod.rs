@@ -6,6 +6,7 @@
 //! path ─► file::open ─► &[u8] ─► elf::parse ─► Image ─► plan ─► Layout ─┐
 //!                                                │                      ├─► the address space
 //!                    argv, envp, auxv ───────────┴─► stack::build ──────┤
+//!                    vdso::image, vvar::Vvar ───────────────────────────┘
 //! ```
 //!
 //! | file | concept | Linux |
@@ -16,6 +17,7 @@
 //! | [`mod@layout`] | addresses, with and without randomisation | `mmap_base`, `load_elf_binary` |
 //! | [`auxv`] | what the kernel tells the program | `create_elf_tables`, `ARCH_DLINFO` |
 //! | [`stack`] | the initial stack | `copy_strings`, `create_elf_tables` |
+//! | [`vdso`], [`vvar`] | clocks without a system call | `vdso_addr`, `map_vdso` |
 //! | [`fuzz`] | the oracle that fuzzing drives | – |
 //!
 //! No byte of a file makes these functions panic or allocate more than a small
@@ -29,6 +31,8 @@ pub mod fuzz;
 pub mod layout;
 pub mod note;
 pub mod stack;
+pub mod vdso;
+pub mod vvar;
 
 #[cfg(test)]
 mod crafted;
