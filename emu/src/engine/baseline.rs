@@ -196,11 +196,9 @@ unsafe extern "C" fn on_syscall(raw: *mut uc::uc_engine, data: *mut c_void) {
 fn registers(arch: Arch) -> (c_int, [c_int; 3], c_int) {
     use uc::{RegisterARM64 as A, RegisterX86 as X};
     match arch {
-        Arch::X86_64 => (
-            X::RAX as c_int,
-            [X::RDI as c_int, X::RSI as c_int, X::RDX as c_int],
-            X::RAX as c_int,
-        ),
+        Arch::X86_64 => {
+            (X::RAX as c_int, [X::RDI as c_int, X::RSI as c_int, X::RDX as c_int], X::RAX as c_int)
+        }
         Arch::Aarch64 => {
             (A::X8 as c_int, [A::X0 as c_int, A::X1 as c_int, A::X2 as c_int], A::X0 as c_int)
         }

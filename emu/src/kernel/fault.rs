@@ -34,8 +34,7 @@ pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
     let inner =
         [Named::HandleFault, if anonymous { Named::AnonymousPage } else { Named::FilePage }];
     k.enter(&inner).await;
-    let fault =
-        k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await;
+    let fault = k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await;
     k.leave(&inner).await;
     if let Some(fault) = fault {
         k.call(Named::ForceSignal.into()).await;

@@ -115,7 +115,8 @@ impl Signals {
     /// Takes the next signal of `allowed`: those of the task's own instructions first,
     /// then the lowest number, then the oldest.
     pub fn take(&mut self, allowed: SigSet) -> Option<SigInfo> {
-        let candidates = || self.pending.iter().enumerate().filter(|(_, i)| allowed.contains(i.signal));
+        let candidates =
+            || self.pending.iter().enumerate().filter(|(_, i)| allowed.contains(i.signal));
         let own = candidates().find(|(_, i)| i.signal.is_synchronous() && i.code > 0);
         let next = own.or_else(|| candidates().min_by_key(|(_, i)| i.signal.number()));
         next.map(|(at, _)| at).map(|at| self.pending.remove(at))
