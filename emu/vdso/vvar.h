@@ -18,6 +18,8 @@ struct vvar {
 	u32 unused;		/*  4: 0 */
 	u64 wall_offset_ns;	/*  8: CLOCK_REALTIME = counter + wall_offset_ns */
 	u64 multiplier;		/* 16: reserved, 1: nanoseconds per count */
+	u32 cpu;		/* 24: CPU that runs the reader, written when it changes */
+	u32 node;		/* 28: its node */
 };
 
 /* The linker script puts it there. */

@@ -122,8 +122,48 @@ pub async fn exception(k: &Kernel, exception: Exception) {
     exit::to_user_mode(k).await;
 }
 
+/// Reads of identification registers by EL0 are undefined instructions that Linux
+/// emulates (`arch/arm64/kernel/cpufeature.c`, `emulate_mrs`): the features that
+/// `AT_HWCAP` names, and a processor that no library has special code for.
+fn emulate_mrs(state: &mut State) -> bool {
+    let mut regs = state.user_regs();
+    let mut word = [0; 4];
+    if !state.mm.peek(&state.arena, regs.pc, &mut word) {
+        return false;
+    }
+    let word = u32::from_le_bytes(word);
+    // `mrs xT, S3_0_C0_Cm_op2`
+    if word & 0xffff_f000 != 0xd538_0000 {
+        return false;
+    }
+    let (crm, op2, target) = (word >> 8 & 15, word >> 5 & 7, (word & 31) as usize);
+    let value: u64 = match (crm, op2) {
+        // MIDR_EL1: an Arm architecture model. MPIDR_EL1: bit 31 reads as one.
+        (0, 0) => 0x410f_d0f0,
+        (0, 5) => 1 << 31,
+        (0, 6) => 0,
+        // ID_AA64ISAR0_EL1: AES and PMULL, SHA1, SHA2, CRC32, LSE atomics.
+        (6, 0) => 2 << 20 | 1 << 16 | 1 << 12 | 1 << 8 | 2 << 4,
+        // ID_AA64ISAR1_EL1: LRCPC, FCMA, JSCVT, generic and address authentication.
+        (6, 1) => 1 << 24 | 1 << 20 | 1 << 16 | 1 << 12 | 1 << 4,
+        // The other feature registers: nothing beyond the baseline.
+        (1..=7, _) => 0,
+        _ => return false,
+    };
+    if target < 31 {
+        regs.gp[target] = value;
+    }
+    regs.pc += 4;
+    state.set_user_regs(&regs);
+    true
+}
+
 /// The signal for an exception (`arch/x86/kernel/traps.c`, `arch/arm64/kernel/traps.c`).
 fn exception_signal(state: &mut State, exception: Exception) {
+    let undefined = state.arch == Arch::Aarch64 && exception == Exception::InvalidOpcode;
+    if undefined && emulate_mrs(state) {
+        return;
+    }
     let mut regs = state.user_regs();
     let at = |signal, code| SigInfo::fault(signal, code, regs.pc);
     let segv = SigInfo::kernel(Signal::SIGSEGV);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use arch::{Arch, FpState, Regs};
 
-use crate::engine::{Arena, Budget, Clock, Engine, EngineError, Mmu, Run};
+use crate::engine::{Arena, Budget, Engine, EngineError, Mmu, Run};
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Task;
@@ -36,7 +36,7 @@ pub trait UserCpu: fmt::Debug {
     /// Forgets cached translations.
     fn flush_tlb(&mut self);
     /// Sets what counter instructions answer.
-    fn set_clock(&mut self, clock: Clock);
+    fn set_clock(&mut self, clock: u64);
 }
 
 impl UserCpu for Engine {
@@ -63,7 +63,7 @@ impl UserCpu for Engine {
     fn flush_tlb(&mut self) {
         Engine::flush_tlb(self);
     }
-    fn set_clock(&mut self, clock: Clock) {
+    fn set_clock(&mut self, clock: u64) {
         Engine::set_clock(self, clock);
     }
 }

@@ -52,6 +52,7 @@ impl Vvar {
         page[..4].copy_from_slice(&self.seq.to_le_bytes());
         page[8..16].copy_from_slice(&self.wall_offset_ns.to_le_bytes());
         page[16..24].copy_from_slice(&1u64.to_le_bytes());
+        // CPU and node (24, 28) are 0: there is one CPU.
         page
     }
 }

@@ -50,17 +50,17 @@ long __vdso_time(long *t)
 	return now;
 }
 
-/* The kernel keeps "CPU | node << 12" in IA32_TSC_AUX, which RDTSCP returns. */
+/*
+ * Linux asks the processor (RDPID, or the limit of a segment). The modelled CPU has
+ * neither RDPID nor RDTSCP; the kernel keeps the numbers in the vvar page instead.
+ */
 long __vdso_getcpu(unsigned int *cpu, unsigned int *node, void *unused)
 {
-	u32 aux;
-
 	(void)unused;
-	__asm__ volatile("rdtscp" : "=c"(aux) : : "eax", "edx");
 	if (cpu)
-		*cpu = aux & 0xfff;
+		*cpu = vvar_page.cpu;
 	if (node)
-		*node = aux >> 12;
+		*node = vvar_page.node;
 	return 0;
 }
 
