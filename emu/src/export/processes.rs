@@ -81,6 +81,11 @@ impl Processes {
         addresses(&sample.callchain, sample.mode).into_iter().map(resolve).collect()
     }
 
+    /// Function and file of one address of process `pid`.
+    pub fn lookup(&self, pid: u32, at: LookupAddress, mode: CpuMode) -> Frame {
+        self.spaces.get(&pid).unwrap_or(&self.blank).lookup(at, mode)
+    }
+
     fn space(&mut self, pid: u32) -> &mut Symbolizer {
         self.spaces.entry(pid).or_insert_with(|| self.blank.clone())
     }

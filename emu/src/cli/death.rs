@@ -1,0 +1,349 @@
+//! The report on a guest that a signal ended: why, where, code, registers, stack.
+
+use std::fmt::Write as _;
+
+use arch::decode::Decoder;
+use arch::signal::{Signal, code};
+use arch::{Arch, Regs};
+
+use crate::cli::output::Style;
+use crate::cli::place::{Names, Place, base_name};
+use crate::export::Images;
+use crate::kernel::State;
+use crate::kernel::task::Ending;
+use crate::mem::{Backing, PAGE};
+use crate::perf::callchain::{Chain, walk_user};
+use crate::perf::record::context;
+use crate::symbols::LookupAddress;
+
+/// Stack frames that are walked; a report shows fewer.
+const MAX_FRAMES: u16 = 1024;
+/// Frames shown at each end of a long stack.
+const SHOWN: usize = 12;
+/// Instructions shown before and after the one at the PC.
+const AROUND: usize = 5;
+/// How far back a function's start may be for its instructions to be decoded from there.
+const MAX_BACK: u64 = 64 << 10;
+
+/// The signal that ended the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// The signal.
+    pub signal: Signal,
+    /// `si_code`
+    pub code: i32,
+    /// `si_addr`, for signals that an instruction raised.
+    pub addr: u64,
+}
+
+impl Death {
+    /// How the guest of `state` died; `None` if it did not.
+    pub fn of(state: &State) -> Option<Death> {
+        let Some(Ending::Signalled(number)) = state.task.ending else { return None };
+        let signal = Signal::new(u64::from(number))?;
+        let forced = state.task.signals.forced.filter(|info| info.signo == signal);
+        Some(match forced {
+            Some(info) => Death { signal, code: info.code, addr: info.addr },
+            None => Death { signal, code: code::SI_USER, addr: 0 },
+        })
+    }
+
+    /// An instruction raised it, so that code and registers explain it.
+    fn is_fault(self) -> bool {
+        self.signal.is_synchronous() && self.code > 0
+    }
+
+    /// The name of the code and what it says.
+    fn reason(self) -> Option<(&'static str, &'static str)> {
+        Some(match (self.signal, self.code) {
+            (_, code::SI_USER) => ("SI_USER", "sent by kill"),
+            (_, code::SI_TKILL) => ("SI_TKILL", "sent by the guest itself"),
+            (_, code::SI_QUEUE) => ("SI_QUEUE", "sent by sigqueue"),
+            (_, code::SI_TIMER) => ("SI_TIMER", "a timer expired"),
+            (Signal::SIGTRAP, code::SI_KERNEL) => ("SI_KERNEL", "a breakpoint instruction"),
+            (Signal::SIGSEGV, code::SI_KERNEL) => {
+                ("SI_KERNEL", "a general protection fault: a non-canonical address, \
+                  or an instruction that user code may not execute")
+            }
+            (_, code::SI_KERNEL) => ("SI_KERNEL", "sent by the kernel"),
+            (Signal::SIGSEGV, code::SEGV_MAPERR) => ("SEGV_MAPERR", "nothing is mapped there"),
+            (Signal::SIGSEGV, code::SEGV_ACCERR) => {
+                ("SEGV_ACCERR", "the mapping does not permit it")
+            }
+            (Signal::SIGBUS, code::BUS_ADRALN) => ("BUS_ADRALN", "the address is not aligned"),
+            (Signal::SIGBUS, code::BUS_ADRERR) => {
+                ("BUS_ADRERR", "the mapped file ends before this page")
+            }
+            (Signal::SIGFPE, code::FPE_INTDIV) => {
+                ("FPE_INTDIV", "an integer division by zero, or its result does not fit")
+            }
+            (Signal::SIGFPE, code::FPE_INTOVF) => ("FPE_INTOVF", "an integer overflow"),
+            (Signal::SIGFPE, code::FPE_FLTDIV) => ("FPE_FLTDIV", "a division by zero"),
+            (Signal::SIGFPE, code::FPE_FLTINV) => ("FPE_FLTINV", "an invalid operation"),
+            (Signal::SIGILL, code::ILL_ILLOPC) => ("ILL_ILLOPC", "an undefined instruction"),
+            (Signal::SIGILL, code::ILL_ILLOPN) => ("ILL_ILLOPN", "an undefined instruction"),
+            (Signal::SIGILL, code::ILL_PRVOPC) => ("ILL_PRVOPC", "a privileged instruction"),
+            (Signal::SIGTRAP, code::TRAP_BRKPT) => ("TRAP_BRKPT", "a breakpoint instruction"),
+            (Signal::SIGTRAP, code::TRAP_TRACE) => ("TRAP_TRACE", "a single step"),
+            (Signal::SIGSYS, code::SYS_SECCOMP) => ("SYS_SECCOMP", "a forbidden system call"),
+            _ => return None,
+        })
+    }
+}
+
+/// What is known of a death.
+#[derive(Clone, Debug)]
+pub struct Report {
+    death: Death,
+    /// What the instruction did: `write to address 0x0, a null pointer`.
+    access: Option<String>,
+    place: Place,
+    /// Address, bytes, text.
+    code: Vec<(u64, Vec<u8>, String)>,
+    /// Address of the instruction to be marked.
+    marked: u64,
+    regs: Regs,
+    stack: Vec<Place>,
+    /// The stack ends because [`MAX_FRAMES`] does.
+    endless: bool,
+}
+
+impl Report {
+    /// Looks at the dead guest of `state`.
+    pub fn new(state: &State, death: Death, images: &mut Images) -> Report {
+        let names = Names::new(state, images);
+        let regs = state.user_regs();
+        let marked = faulting_pc(state, death, &regs);
+        let place = names.place(LookupAddress::Instruction(marked));
+        let (stack, endless) = stack(state, &names, &regs, marked);
+        Report {
+            death,
+            access: death.is_fault().then(|| access(state, death, &regs)).flatten(),
+            code: around(state, &place, marked),
+            place,
+            marked,
+            regs,
+            stack,
+            endless,
+        }
+    }
+
+    /// The report as text, for a guest called `name`.
+    pub fn render(&self, name: &str, style: Style) -> String {
+        let mut text = String::new();
+        let signal = self.death.signal;
+        let headline = format!("{name}: killed by {signal} ({})", signal.message());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "emu: {}", style.red(&headline));
+        if let Some((code, meaning)) = self.death.reason() {
+            let _ = writeln!(text, "  {code}: {meaning}");
+        } else {
+            let _ = writeln!(text, "  si_code {}", self.death.code);
+        }
+        if let Some(access) = &self.access {
+            let _ = writeln!(text, "  {access}");
+        }
+        let _ = writeln!(text, "  at {}", self.place.short(style));
+        text.push('\n');
+        self.push_stack(&mut text, style);
+        if self.death.is_fault() {
+            text.push('\n');
+            self.push_code(&mut text, style);
+            text.push('\n');
+            self.push_registers(&mut text, style);
+        }
+        text
+    }
+
+    fn push_stack(&self, text: &mut String, style: Style) {
+        let _ = writeln!(text, "{}", style.bold("Stack, by frame pointer:"));
+        let hidden = self.stack.len().saturating_sub(2 * SHOWN);
+        for (i, place) in self.stack.iter().enumerate() {
+            if hidden > 1 && (SHOWN..SHOWN + hidden).contains(&i) {
+                if i == SHOWN {
+                    let _ = writeln!(text, "       … {hidden} more frames …");
+                }
+                continue;
+            }
+            let number = format!("#{i}");
+            for (nth, line) in place.lines(style).iter().enumerate() {
+                let number = if nth == 0 { number.as_str() } else { "" };
+                let _ = writeln!(text, "  {number:<4} {line}");
+            }
+        }
+        if self.endless {
+            let _ = writeln!(text, "       … and so on");
+        }
+    }
+
+    fn push_code(&self, text: &mut String, style: Style) {
+        let _ = writeln!(text, "{}", style.bold("Code:"));
+        if self.code.is_empty() {
+            let _ = writeln!(text, "  none at {:#x}", self.marked);
+            return;
+        }
+        let bytes = |b: &[u8]| b.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ");
+        let width = self.code.iter().map(|(_, b, _)| 3 * b.len()).max().unwrap_or(0);
+        for (addr, code, insn) in &self.code {
+            let mark = if *addr == self.marked { "=>" } else { "" };
+            let line = format!("  {mark:2} {addr:#018x}  {:<width$} {insn}", bytes(code));
+            let line = if mark.is_empty() { line } else { style.red(&line) };
+            let _ = writeln!(text, "{line}");
+        }
+    }
+
+    fn push_registers(&self, text: &mut String, style: Style) {
+        let _ = writeln!(text, "{}", style.bold("Registers:"));
+        for row in registers(&self.regs).chunks(4) {
+            let cells = row.iter().map(|(name, value)| {
+                let name = format!("{name:>6}");
+                format!("{} {value:016x}", style.cyan(&name))
+            });
+            let _ = writeln!(text, "  {}", cells.collect::<Vec<_>>().join("  "));
+        }
+    }
+}
+
+/// The instruction to blame: a trap of x86 leaves the PC behind it.
+fn faulting_pc(state: &State, death: Death, regs: &Regs) -> u64 {
+    let before = regs.pc.wrapping_sub(1);
+    let trapped = regs.arch == Arch::X86_64
+        && death.signal == Signal::SIGTRAP
+        && death.code == code::SI_KERNEL
+        && peek(state, before, 1) == [0xcc];
+    if trapped { before } else { regs.pc }
+}
+
+/// What the instruction tried to do with which address.
+fn access(state: &State, death: Death, regs: &Regs) -> Option<String> {
+    if !matches!(death.signal, Signal::SIGSEGV | Signal::SIGBUS) || death.code == code::SI_KERNEL {
+        return None;
+    }
+    let addr = death.addr;
+    let operands = || {
+        let decoder = Decoder::new(regs.arch);
+        decoder.memory_operand(&peek(state, regs.pc, 16), regs)
+    };
+    let touches = |a: &arch::decode::Access| addr.wrapping_sub(a.addr) < u64::from(a.size.max(1));
+    let what = if addr == regs.pc {
+        "jump to"
+    } else {
+        match operands().into_iter().filter(touches).map(|a| a.write).max() {
+            Some(true) => "write to",
+            Some(false) => "read from",
+            None => "access to",
+        }
+    };
+    Some(format!("{what} address {addr:#x}, {}", whereabouts(state, addr, regs)))
+}
+
+/// What is at `addr`, in words.
+fn whereabouts(state: &State, addr: u64, regs: &Regs) -> String {
+    if addr < crate::mem::mm::MIN_ADDR {
+        return "a null pointer or close to one".to_owned();
+    }
+    if addr >= state.arch.task_size() {
+        return "outside the user's address space".to_owned();
+    }
+    if let Some(area) = state.mm.area(addr) {
+        let bit = |set, letter| if set { letter } else { '-' };
+        let p = area.prot;
+        let rights: String = [bit(p.read, 'r'), bit(p.write, 'w'), bit(p.exec, 'x')].iter().collect();
+        let name = match &area.backing {
+            Backing::File { .. } => base_name(&state.vfs.identify(area).1),
+            _ if area.flags.heap => "[heap]".to_owned(),
+            _ if area.name.is_empty() => "anonymous memory".to_owned(),
+            _ => area.name.to_owned(),
+        };
+        return format!("in {name} ({rights})");
+    }
+    let stack = state.mm.area_above(addr).filter(|a| a.flags.grows_down);
+    if stack.is_some() && addr.abs_diff(regs.sp()) < 16 * PAGE {
+        let limit = state.mm.layout.stack_limit >> 10;
+        return format!("just below the stack: it has reached its limit of {limit} KiB");
+    }
+    "in no mapping".to_owned()
+}
+
+/// Bytes of guest memory, as many as are present.
+fn peek(state: &State, addr: u64, most: usize) -> Vec<u8> {
+    let mut bytes = vec![0; most];
+    let in_page = (PAGE - addr % PAGE) as usize;
+    if state.mm.peek(&state.arena, addr, &mut bytes) {
+        return bytes;
+    }
+    bytes.truncate(in_page.min(most));
+    if bytes.len() < most && state.mm.peek(&state.arena, addr, &mut bytes) {
+        return bytes;
+    }
+    Vec::new()
+}
+
+/// The instructions around the one at `pc`.
+fn around(state: &State, place: &Place, pc: u64) -> Vec<(u64, Vec<u8>, String)> {
+    let decoder = Decoder::new(state.arch);
+    let step_back = match state.arch {
+        // Every instruction is a word.
+        Arch::Aarch64 => Some(pc.saturating_sub(4 * AROUND as u64)),
+        Arch::X86_64 => place.function_start().filter(|start| pc - start <= MAX_BACK),
+    };
+    // Only what lies in the page of the PC is sure to be there.
+    let start = step_back.filter(|s| *s <= pc).unwrap_or(pc);
+    let before = match peek(state, start, (pc - start) as usize) {
+        bytes if bytes.len() as u64 == pc - start => decoder.disassemble(&bytes, start),
+        _ => Vec::new(),
+    };
+    // A function that begins with data may not decode up to the PC exactly.
+    let meets = before.last().is_none_or(|(at, bytes, _)| at + bytes.len() as u64 == pc);
+    let mut lines = if meets { before } else { Vec::new() };
+    lines.drain(..lines.len().saturating_sub(AROUND));
+    let code = peek(state, pc, 16 * (AROUND + 1));
+    lines.extend(decoder.disassemble(&code, pc).into_iter().take(AROUND + 1));
+    lines
+}
+
+/// The user stack, and whether it goes on after the last frame.
+fn stack(state: &State, names: &Names, regs: &Regs, pc: u64) -> (Vec<Place>, bool) {
+    let load = |addr: u64| Some(u64::from_le_bytes(peek(state, addr, 8).try_into().ok()?));
+    let mut chain = Chain::new(MAX_FRAMES);
+    walk_user(&mut chain, regs, load);
+    let mut addresses: Vec<u64> =
+        chain.into_words().into_iter().filter(|a| *a < context::MAX).skip(1).collect();
+    // The zero that ends a chain of frames is no caller.
+    while addresses.last() == Some(&0) {
+        addresses.pop();
+    }
+    let endless = addresses.len() + 1 >= usize::from(MAX_FRAMES);
+    if !state.mm.area(pc).is_some_and(|a| a.prot.exec) {
+        // A jump into nowhere: the function that made it has not been left by frames.
+        let caller = match regs.arch {
+            Arch::X86_64 => load(regs.sp()),
+            Arch::Aarch64 => Some(regs.gp[arch::aarch64::regs::LR]),
+        };
+        let is_code = |a: &u64| state.mm.area(*a).is_some_and(|area| area.prot.exec);
+        addresses.splice(0..0, caller.filter(is_code));
+    }
+    let mut places = vec![names.place(LookupAddress::Instruction(pc))];
+    places.extend(addresses.into_iter().map(|a| names.place(LookupAddress::Return(a))));
+    (places, endless)
+}
+
+/// Names and values, in the order in which people look for them.
+fn registers(regs: &Regs) -> Vec<(&'static str, u64)> {
+    use arch::x86_64::regs as x;
+    match regs.arch {
+        Arch::X86_64 => {
+            let order = [x::RAX, x::RBX, x::RCX, x::RDX, x::RSI, x::RDI, x::RBP, x::RSP];
+            let mut list: Vec<_> =
+                order.into_iter().chain(x::R8..=x::R15).map(|r| (x::NAMES[r], regs.gp[r])).collect();
+            list.extend([("rip", regs.pc), ("rflags", regs.flags), ("fs", regs.tls)]);
+            list
+        }
+        Arch::Aarch64 => {
+            let names = arch::aarch64::regs::NAMES;
+            let mut list: Vec<_> = names.into_iter().zip(regs.gp).collect();
+            list.extend([("pc", regs.pc), ("pstate", regs.flags), ("tpidr", regs.tls)]);
+            list
+        }
+    }
+}

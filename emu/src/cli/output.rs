@@ -1,0 +1,261 @@
+//! What a person sees and where the profile goes: errors, colours, `-o`.
+
+use std::borrow::Cow;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use crate::cli::options::{OutputOptions, is_stdout};
+use crate::export::{ExportError, Format, Output};
+
+/// Exit statuses of our own.
+pub mod status {
+    /// A limit of ours ended the run.
+    pub const LIMIT: u8 = 124;
+    /// We failed, or were called wrongly.
+    pub const FAILURE: u8 = 125;
+    /// The guest cannot be run.
+    pub const NOT_RUNNABLE: u8 = 126;
+    /// There is no such guest.
+    pub const NOT_FOUND: u8 = 127;
+    /// Plus the number of the signal that ended the guest, or us.
+    pub const SIGNAL: u8 = 128;
+}
+
+/// Why a command did not do what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Exit status.
+    pub status: u8,
+    /// What, where, what to do; `None` if there is nobody to tell.
+    pub message: Option<String>,
+}
+
+impl Failure {
+    /// A failure with a message.
+    pub fn new(status: u8, message: impl ToString) -> Failure {
+        Failure { status, message: Some(message.to_string()) }
+    }
+
+    /// The reader of our standard output has gone: what the shell shows for a program
+    /// that SIGPIPE ended.
+    pub fn broken_pipe() -> Failure {
+        Failure { status: status::SIGNAL + 13, message: None }
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Failure {
+        match &error {
+            ExportError::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
+                Failure::broken_pipe()
+            }
+            _ => Failure::new(status::FAILURE, error),
+        }
+    }
+}
+
+/// Text on one line: control characters are escaped, line ends become spaces.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    let mut line = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' => line.push(' '),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line.into()
+}
+
+/// Prints `emu: MESSAGE` on standard error, on one line.
+pub fn complain(message: &str) {
+    to_stderr(&format!("emu: {}\n", one_line(message)));
+}
+
+/// Prints on standard error. If that fails there is nobody left to tell.
+pub fn to_stderr(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Prints on standard output what was asked for. A reader that has gone, such as
+/// `head`, has seen enough.
+///
+/// # Errors
+///
+/// [`Failure`] if it cannot be written for any other reason.
+pub fn to_stdout(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(status::FAILURE, format!("cannot write to standard output: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Colours, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    colour: bool,
+}
+
+impl Style {
+    /// Without colours.
+    pub const PLAIN: Style = Style { colour: false };
+    /// With colours.
+    pub const COLOUR: Style = Style { colour: true };
+
+    /// As standard error can show them and `NO_COLOR` allows.
+    pub fn of_stderr() -> Style {
+        Style::of(io::stderr().is_terminal())
+    }
+
+    /// As standard output can show them and `NO_COLOR` allows.
+    pub fn of_stdout() -> Style {
+        Style::of(io::stdout().is_terminal())
+    }
+
+    fn of(terminal: bool) -> Style {
+        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty());
+        let refused = set("NO_COLOR").is_some() || set("TERM").is_none_or(|t| t == "dumb");
+        Style { colour: terminal && !refused }
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour && !text.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// What matters most.
+    pub fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// What matters least.
+    pub fn dim(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    /// What went wrong.
+    pub fn red(self, text: &str) -> String {
+        self.paint("1;31", text)
+    }
+
+    /// Names.
+    pub fn cyan(self, text: &str) -> String {
+        self.paint("36", text)
+    }
+}
+
+/// Where the profile goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// A file.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+}
+
+impl Destination {
+    /// As `-o` says, or by the format's default.
+    pub fn new(options: &OutputOptions) -> Destination {
+        match &options.output {
+            Some(path) if is_stdout(path.as_os_str()) => Destination::Stdout,
+            Some(path) => Destination::File(path.clone()),
+            None => Destination::File(default_file(options.format).into()),
+        }
+    }
+
+    /// Makes room for the profile and opens it. What a file holds already is kept as
+    /// `FILE.old`.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] with the file and what the host said.
+    pub fn open(&self, format: Format) -> Result<Output, Failure> {
+        match self {
+            Destination::File(path) => {
+                keep_old(path)?;
+                Ok(Output::File(path.clone()))
+            }
+            Destination::Stdout => {
+                if format == Format::PerfData && io::stdout().is_terminal() {
+                    return Err(Failure::new(
+                        status::FAILURE,
+                        "-o -: standard output is a terminal and a profile is binary; \
+                         redirect it, or use --format script",
+                    ));
+                }
+                let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| {
+                    Failure::new(status::FAILURE, format!("cannot write to standard output: {e}"))
+                })?;
+                let out = Box::new(fs::File::from(out));
+                Ok(Output::Stream { out, name: "standard output".to_owned() })
+            }
+        }
+    }
+
+    /// Its name in the summary.
+    pub fn name(&self) -> String {
+        match self {
+            Destination::File(path) => one_line(&path.to_string_lossy()).into_owned(),
+            Destination::Stdout => "standard output".to_owned(),
+        }
+    }
+
+    /// The profile's file, unless it is standard output, a device or a pipe.
+    pub fn regular_file(&self) -> Option<&Path> {
+        match self {
+            Destination::File(path) if path.is_file() => Some(path),
+            _ => None,
+        }
+    }
+}
+
+/// The profile's name when `-o` does not give one.
+pub const fn default_file(format: Format) -> &'static str {
+    match format {
+        Format::PerfData => "perf.data",
+        Format::Folded => "perf.folded",
+        Format::Script => "perf.script",
+    }
+}
+
+/// The kernel's symbols beside a profile.
+pub fn kallsyms_of(profile: &Path) -> PathBuf {
+    with_suffix(profile, ".kallsyms")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Renames the profile `path`, if it is a regular file, to `path.old`, and the kernel's
+/// symbols beside it to `path.old.kallsyms`.
+fn keep_old(path: &Path) -> Result<(), Failure> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let old = with_suffix(path, ".old");
+    rename(path, &old)?;
+    let symbols = kallsyms_of(path);
+    if symbols.is_file() { rename(&symbols, &kallsyms_of(&old)) } else { Ok(()) }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
+    fs::rename(from, to).map_err(|e| {
+        let (from, to) = (from.display(), to.display());
+        let message = format!("cannot rename {from} to {to}: {e}; choose another file with -o");
+        Failure::new(status::FAILURE, message)
+    })
+}

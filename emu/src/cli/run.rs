@@ -1,0 +1,238 @@
+//! `emu run`: from options to an exit status.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arch::Arch;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::cli::death::{Death, Report};
+use crate::cli::options::RunOptions;
+use crate::cli::output::{Destination, Failure, Style, complain, kallsyms_of, status, to_stderr};
+use crate::cli::summary::{Profile, Summary, perf_command, unsupported};
+use crate::cli::tally::Tally;
+use crate::cli::world::{self, World};
+use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
+use crate::kernel::exec::{self, ExecError, Program};
+use crate::kernel::run::{self, RunError};
+use crate::kernel::state::Config;
+use crate::kernel::task::Ending;
+use crate::kernel::{Kernel, State, symbols};
+use crate::perf::record::{Event, Record, Session};
+
+/// `CLOCK_REALTIME` at boot: 2023-11-14 22:13:20 UTC.
+const BOOT_TIME: u64 = 1_700_000_000_000_000_000;
+
+/// Runs the guest that `options` describe; returns the exit status.
+///
+/// # Errors
+///
+/// [`Failure`] if the run could not begin, or ended because of us.
+pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
+    let events = options
+        .sampling
+        .events()
+        .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
+    let destination = Destination::new(&options.output);
+    let world = build(options, &destination)?;
+    let state = start(options, &world, events, cmdline)?;
+
+    let format = options.output.format;
+    let output = destination.open(format)?;
+    let mut profile = Recorder::open(format, &state, &world.program, output)?;
+    let stop = Stop::on_signals()?;
+    let kernel = Kernel::new(state);
+    let outcome = run::run(&kernel, &stop.flag, |records| profile.take(records));
+    let finished = profile.sink.finish();
+    let kallsyms = match (format, destination.regular_file()) {
+        (Format::PerfData, Some(file)) => {
+            kernel.with(|s| kallsyms::write_beside(file, &s.perf.session.kernel_symbols)).map(drop)
+        }
+        _ => Ok(()),
+    };
+
+    kernel.with(|state| {
+        let ending = outcome.as_ref().ok().copied();
+        report(state, options, &world, ending, &destination, &mut profile.tally);
+    });
+    let ending = outcome.map_err(failure_of)?;
+    finished?;
+    kallsyms?;
+    Ok(exit_status(ending, &stop))
+}
+
+/// The guest's world as the options say.
+fn build(options: &RunOptions, destination: &Destination) -> Result<World, Failure> {
+    let arch = options.machine.arch.unwrap_or(Arch::X86_64);
+    let cwd = env::current_dir().ok();
+    let mut world = world::build(&options.command, &options.world, arch, cwd.as_deref())?;
+    world.program.seed = options.machine.seed;
+    world.program.aslr = options.machine.aslr;
+    world.program.stdout_is_taken = *destination == Destination::Stdout;
+    Ok(world)
+}
+
+/// A machine with the guest loaded.
+fn start(
+    options: &RunOptions,
+    world: &World,
+    events: Vec<Event>,
+    cmdline: &[OsString],
+) -> Result<State, Failure> {
+    let machine = &options.machine;
+    let config = Config {
+        pmu_irq: machine.pmu_irq,
+        strict: machine.strict,
+        strace: machine.strace,
+        boot_time: BOOT_TIME,
+        max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
+    };
+    let session = |arch| Session {
+        arch,
+        events,
+        cpus: 1,
+        cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+        kernel_symbols: symbols::all(arch),
+    };
+    let mut state = exec::exec(&world.program, config, session).map_err(|e| {
+        let status = match &e {
+            ExecError::Load { source, .. } => source.exit_code(),
+            ExecError::Map { .. } => status::NOT_RUNNABLE,
+            _ => status::FAILURE,
+        };
+        Failure::new(status, e)
+    })?;
+    if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
+        let message = format!(
+            "{}: is a program for {}; leave out --arch {wanted}, or give one for {wanted}",
+            world.program.host.display(),
+            state.arch
+        );
+        return Err(Failure::new(status::FAILURE, message));
+    }
+    for (path, host) in &world.files {
+        state.vfs.tree.show(path.clone(), host.clone());
+    }
+    Ok(state)
+}
+
+/// Takes the records: into the profile and into the summary's counts.
+struct Recorder {
+    sink: Box<dyn Sink>,
+    tally: Tally,
+}
+
+impl Recorder {
+    fn open(
+        format: Format,
+        state: &State,
+        program: &Program,
+        output: Output,
+    ) -> Result<Recorder, Failure> {
+        let session = &state.perf.session;
+        let sink = crate::export::open(format, session, output, world::images(program))?;
+        Ok(Recorder { sink, tally: Tally::new(session, world::images(program)) })
+    }
+
+    fn take(&mut self, records: &[Record]) -> Result<(), ExportError> {
+        for record in records {
+            self.tally.record(record);
+            self.sink.record(record)?;
+        }
+        Ok(())
+    }
+}
+
+/// What asks the run to stop: Ctrl-C or SIGTERM. The second one ends the process.
+struct Stop {
+    flag: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    fn on_signals() -> Result<Stop, Failure> {
+        let stop = Stop { flag: Arc::default(), signal: Arc::default() };
+        for signal in [SIGINT, SIGTERM] {
+            let status = i32::from(status::SIGNAL) + signal;
+            // In this order: the first one finds the flag down.
+            flag::register_conditional_shutdown(signal, status, stop.flag.clone())
+                .and_then(|_| flag::register_usize(signal, stop.signal.clone(), signal as usize))
+                .and_then(|_| flag::register(signal, stop.flag.clone()))
+                .map_err(|e| {
+                    Failure::new(status::FAILURE, format!("cannot catch signal {signal}: {e}"))
+                })?;
+        }
+        Ok(stop)
+    }
+
+    fn status(&self) -> u8 {
+        let signal = u8::try_from(self.signal.load(Ordering::Relaxed)).unwrap_or_default();
+        if signal == 0 { status::SIGNAL + 2 } else { status::SIGNAL + signal }
+    }
+}
+
+fn exit_status(ending: Ending, stop: &Stop) -> u8 {
+    match ending {
+        Ending::Exited(status) => status,
+        Ending::Signalled(signal) => status::SIGNAL.saturating_add(signal),
+        Ending::Limit => status::LIMIT,
+        Ending::Interrupted => stop.status(),
+        Ending::Strict => status::FAILURE,
+    }
+}
+
+/// Our failure in the middle of a run; the profile was finished nevertheless.
+fn failure_of(error: RunError) -> Failure {
+    match error {
+        RunError::Export(error) => error.into(),
+        other => Failure::new(status::FAILURE, other),
+    }
+}
+
+/// Everything that is said on standard error after a run.
+fn report(
+    state: &State,
+    options: &RunOptions,
+    world: &World,
+    ending: Option<Ending>,
+    destination: &Destination,
+    tally: &mut Tally,
+) {
+    let style = Style::of_stderr();
+    let mut images: Images = world::images(&world.program);
+    if let Some(death) = Death::of(state) {
+        to_stderr(&Report::new(state, death, &mut images).render(&world.name, style));
+    }
+    for line in unsupported(state, &mut images) {
+        complain(&line);
+    }
+    match ending {
+        Some(Ending::Limit) => complain(&format!(
+            "{}: stopped after {} instructions; --max-instructions allows no more",
+            world.name, state.stats.instructions
+        )),
+        Some(Ending::Strict) => complain(&format!(
+            "{}: stopped at something unsupported; without --strict it goes on",
+            world.name
+        )),
+        _ => {}
+    }
+    if !options.output.quiet {
+        let profile = profile_of(options.output.format, destination, world.program.root.as_deref());
+        let summary = Summary::new(state, &world.name, ending, profile);
+        to_stderr(&format!("\n{}", summary.render(tally, style)));
+    }
+}
+
+fn profile_of(format: Format, destination: &Destination, root: Option<&Path>) -> Profile {
+    let file = destination.regular_file();
+    let open = file
+        .filter(|_| format == Format::PerfData)
+        .map(|f| perf_command(f, &kallsyms_of(f), root));
+    let size = file.and_then(|f| f.metadata().ok()).map(|m| m.len());
+    Profile { name: destination.name(), size, open }
+}

@@ -1,0 +1,285 @@
+//! The guest and its world: from words on the command line to a [`Program`].
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arch::Arch;
+use guests::{Catalogue, Guest};
+
+use crate::cli::options::{Variable, WorldOptions};
+use crate::cli::output::{Failure, status};
+use crate::export::Images;
+use crate::kernel::exec::Program;
+use crate::loader::{LoadError, file};
+
+/// The guest that runs when none is named.
+pub const DEMO: &str = "demo";
+
+/// Larger files are not read for their symbols.
+const MAX_IMAGE: u64 = 1 << 30;
+
+/// A guest's world, ready to be started.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// What to run.
+    pub program: Program,
+    /// The guest's name for people, as typed.
+    pub name: String,
+    /// Files that the guest sees: its path, the host's path.
+    pub files: Vec<(String, PathBuf)>,
+}
+
+/// A program file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Located {
+    /// Host path.
+    host: PathBuf,
+    /// The same file as the guest sees it.
+    path: String,
+    /// Its arguments in the catalogue.
+    args: Vec<String>,
+}
+
+/// Finds the guest `command[0]` and builds its world. `command[1..]` are its arguments.
+///
+/// # Errors
+///
+/// [`Failure`] if there is no such guest or a path cannot be shown to a guest.
+pub fn build(
+    command: &[OsString],
+    options: &WorldOptions,
+    arch: Arch,
+    cwd: Option<&Path>,
+) -> Result<World, Failure> {
+    let demo = OsString::from(DEMO);
+    let (guest, args) = command.split_first().unwrap_or((&demo, &[]));
+    let root = options.root.as_deref().map(check_root).transpose()?;
+    let located = locate(guest, arch, root.as_deref(), cwd)?;
+    let mut words: Vec<OsString> = vec![guest.clone()];
+    words.extend(args.iter().cloned());
+    if args.is_empty() {
+        words.extend(located.args.iter().map(OsString::from));
+    }
+    // With a root, names are the guest's own business.
+    let named = if root.is_none() { named_files(&words[1..], cwd) } else { NamedFiles::default() };
+    let program = Program {
+        host: located.host,
+        path: located.path,
+        args: words.into_iter().map(OsStringExt::into_vec).collect(),
+        env: environment(&options.env),
+        root,
+        cwd: named.cwd.unwrap_or_else(|| "/".to_owned()),
+        seed: 0,
+        aslr: None,
+        stdout_is_taken: false,
+    };
+    let name = guest.to_string_lossy().into_owned();
+    Ok(World { program, name, files: named.files })
+}
+
+/// The images of the files in a profile of `program`: a path below its root is not the
+/// host's.
+pub fn images(program: &Program) -> Images {
+    let Some(root) = program.root.clone() else { return Images::of_host() };
+    let (own, host) = (program.path.clone(), program.host.clone());
+    Images::new(move |path| {
+        let file = if path == own { host.clone() } else { root.join(path.trim_start_matches('/')) };
+        let small = file.metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_IMAGE);
+        small.then(|| std::fs::read(file).ok()).flatten().map(Arc::from)
+    })
+}
+
+fn check_root(root: &Path) -> Result<PathBuf, Failure> {
+    let fail = |why: String| {
+        Failure::new(status::FAILURE, format!("--root {}: {why}; name a directory", root.display()))
+    };
+    let full = root.canonicalize().map_err(|e| fail(e.to_string()))?;
+    if full.is_dir() { Ok(full) } else { Err(fail("is not a directory".to_owned())) }
+}
+
+/// Finds the program file: a word without `/` is looked for in the catalogue first.
+fn locate(
+    guest: &OsStr,
+    arch: Arch,
+    root: Option<&Path>,
+    cwd: Option<&Path>,
+) -> Result<Located, Failure> {
+    if guest.as_bytes().contains(&b'/') {
+        return by_path(guest, root, cwd);
+    }
+    let catalogue = Catalogue::load(&guests::default_dir());
+    let name = guest.to_string_lossy();
+    match catalogue.as_ref().map(|c| (c, c.find(&name))) {
+        Ok((catalogue, Some(guest))) => by_name(catalogue, guest, arch),
+        Ok((catalogue, None)) => {
+            by_path(guest, root, cwd).map_err(|e| or_not_in(catalogue, &name, e))
+        }
+        Err(error) => by_path(guest, root, cwd).map_err(|e| match e.status {
+            status::NOT_FOUND => Failure::new(status::FAILURE, error),
+            _ => e,
+        }),
+    }
+}
+
+fn by_name(catalogue: &Catalogue, guest: &Guest, arch: Arch) -> Result<Located, Failure> {
+    if !guest.has_arch(arch.name()) {
+        let message = format!(
+            "guest {}: is not built for {arch}; use --arch {}",
+            guest.name,
+            guest.arches.join(" or ")
+        );
+        return Err(Failure::new(status::NOT_FOUND, message));
+    }
+    let host = catalogue.path(guest, arch.name());
+    check(&host)?;
+    // The same path wherever the catalogue lies: the guest's stack holds it.
+    let path = format!("/bin/{}", guest.name);
+    Ok(Located { host, path, args: guest.args.clone() })
+}
+
+fn by_path(guest: &OsStr, root: Option<&Path>, cwd: Option<&Path>) -> Result<Located, Failure> {
+    let typed = Path::new(guest);
+    let (host, path) = match root {
+        None => (typed.to_owned(), absolute(typed, cwd)),
+        Some(root) => below(typed, root),
+    };
+    check(&host)?;
+    let Some(path) = path.to_str().map(str::to_owned) else {
+        let message = format!("{}: the path is not UTF-8; rename the file", typed.display());
+        return Err(Failure::new(status::NOT_RUNNABLE, message));
+    };
+    Ok(Located { host, path, args: Vec::new() })
+}
+
+/// Host path and guest path of `typed`, which is a path in the guest's root or, if there
+/// is none such, a host path that leads there.
+fn below(typed: &Path, root: &Path) -> (PathBuf, PathBuf) {
+    let inside = absolute(typed, Some(Path::new("/")));
+    let host = root.join(inside.strip_prefix("/").unwrap_or(&inside));
+    if !host.exists()
+        && let Ok(full) = typed.canonicalize()
+        && let Ok(rest) = full.strip_prefix(root)
+    {
+        return (full.clone(), Path::new("/").join(rest));
+    }
+    (host, inside)
+}
+
+/// Refuses what is no regular, readable file.
+fn check(host: &Path) -> Result<(), Failure> {
+    file::open(host).map(drop).map_err(|e| {
+        let hint = match e.source {
+            LoadError::Missing => "; give a program's path or a name from `emu guests`",
+            _ => "",
+        };
+        Failure::new(e.exit_code(), format!("{e}{hint}"))
+    })
+}
+
+/// An absolute path without `.` and `..`, by name alone.
+fn absolute(path: &Path, cwd: Option<&Path>) -> PathBuf {
+    use std::path::Component;
+    let mut full = PathBuf::from("/");
+    for part in cwd.unwrap_or(Path::new("/")).join(path).components() {
+        match part {
+            Component::Normal(name) => full.push(name),
+            Component::ParentDir => {
+                full.pop();
+            }
+            _ => {}
+        }
+    }
+    full
+}
+
+/// The error for a word that is neither a name nor a file.
+fn or_not_in(catalogue: &Catalogue, name: &str, error: Failure) -> Failure {
+    if error.status != status::NOT_FOUND {
+        return error;
+    }
+    let names = catalogue.guests().iter().map(|g| g.name.as_str());
+    Failure::new(status::NOT_FOUND, unknown(name, names))
+}
+
+/// `no guest and no file is called …`, with names that look like it.
+pub fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let near = near(name, names);
+    let hint = match near.is_empty() {
+        true => String::new(),
+        false => format!("did you mean {}? ", near.join(" or ")),
+    };
+    format!("no guest and no file is called {name:?}; {hint}`emu guests` lists the guests")
+}
+
+/// At most three of `names` that differ from `name` by a slip or two, or contain it.
+fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let slips = (name.chars().count() / 3).clamp(1, 3);
+    let mut scored: Vec<(usize, &str)> = names
+        .filter_map(|n| {
+            let contained = name.len() >= 3 && (n.contains(name) || name.contains(n));
+            let distance = distance(name, n);
+            (distance <= slips || contained).then_some((distance, n))
+        })
+        .collect();
+    scored.sort_unstable();
+    scored.into_iter().take(3).map(|(_, n)| n).collect()
+}
+
+/// Edit distance (Levenshtein) of short names; longer ones are far from everything.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    if a.len() > 64 || b.len() > 64 {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(&b) {
+            let best = (diagonal + usize::from(x != y)).min(*cell + 1).min(left + 1);
+            diagonal = std::mem::replace(cell, best);
+            left = best;
+        }
+        row[0] = i + 1; // never empty
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+/// The fixed environment, changed as `--env` says; the last of a name counts.
+fn environment(changes: &[Variable]) -> Vec<Vec<u8>> {
+    let fixed =
+        [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("LANG", "C"), ("TERM", "dumb")];
+    let mut variables: Vec<Variable> = fixed.map(|(n, v)| Variable::new(n, v)).into();
+    for change in changes {
+        match variables.iter_mut().find(|v| v.name == change.name) {
+            Some(variable) => variable.value.clone_from(&change.value),
+            None => variables.push(change.clone()),
+        }
+    }
+    variables.iter().map(Variable::entry).collect()
+}
+
+#[derive(Debug, Default)]
+struct NamedFiles {
+    files: Vec<(String, PathBuf)>,
+    /// The host's working directory if a relative name has to resolve.
+    cwd: Option<String>,
+}
+
+/// The host files that arguments name, as the guest will find them.
+fn named_files(args: &[OsString], cwd: Option<&Path>) -> NamedFiles {
+    let mut named = NamedFiles::default();
+    for arg in args {
+        let typed = Path::new(arg);
+        let path = absolute(typed, cwd);
+        let (Some(path), true) = (path.to_str(), typed.is_file()) else { continue };
+        if typed.is_relative() {
+            let Some(cwd) = cwd.and_then(Path::to_str) else { continue };
+            named.cwd = Some(cwd.to_owned());
+        }
+        named.files.push((path.to_owned(), PathBuf::from(path)));
+    }
+    named
+}
