@@ -17,7 +17,7 @@ use crate::cli::summary::{Profile, Summary, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
-use crate::kernel::exec::{self, ExecError, Program};
+use crate::kernel::exec::{self, Program};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::state::Config;
 use crate::kernel::task::Ending;
@@ -98,14 +98,8 @@ fn start(
         cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         kernel_symbols: symbols::all(arch),
     };
-    let mut state = exec::exec(&world.program, config, session).map_err(|e| {
-        let status = match &e {
-            ExecError::Load { source, .. } => source.exit_code(),
-            ExecError::Map { .. } => status::NOT_RUNNABLE,
-            _ => status::FAILURE,
-        };
-        Failure::new(status, e)
-    })?;
+    let mut state = exec::exec(&world.program, config, session)
+        .map_err(|e| Failure::new(e.exit_code(), e))?;
     if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
         let message = format!(
             "{}: is a program for {}; leave out --arch {wanted}, or give one for {wanted}",
