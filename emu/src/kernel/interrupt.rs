@@ -92,11 +92,9 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, in_user: bool) {
         k.step(Point::NmiSample, |s| s.sample(index, at, None)).await;
     }
     k.end(path).await;
-    k.step(Point::NmiExit, |s| {
-        s.cpu.preempt_count -= units;
-        s.perf.counting = true;
-    })
-    .await;
+    k.step(Point::NmiExit, |s| s.cpu.preempt_count -= units).await;
+    // Only now: the step's own cost is the handler's.
+    k.with(|s| s.perf.counting = true);
 }
 
 /// The timer fires in kernel code.
