@@ -178,6 +178,11 @@ wanted() { # NAME
 	return 1
 }
 
+[ $mode = build ] || [ -z "$only" ] || die "--check takes no names"
+for name in $only; do
+	guests | grep -q "^$name " || die "there is no guest $name in the table of $0"
+done
+
 need_musl=no need_rust=no
 for name in $(guests | sed 's/ *|.*//'); do
 	wanted "$name" || continue

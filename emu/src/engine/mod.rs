@@ -27,6 +27,7 @@
 //! retired when they stop the run.
 
 pub mod arena;
+pub mod baseline;
 pub mod counting;
 pub mod filemap;
 mod hooks;

@@ -60,7 +60,7 @@ PLAIN static void log_line(const char *what, unsigned long value)
 /* ---- words ---- */
 
 #define BUCKETS	512
-#define TEXT	(300u << 10)
+#define TEXT	(200u << 10)
 
 struct word {
 	struct word *next;	/* in its bucket */
@@ -147,7 +147,7 @@ PLAIN static void count_words(const char *text)
 
 	for (const char *s = tokenize(text, &end); s != end; s = tokenize(end, &end)) {
 		find_word(s, (size_t)(end - s))->count++;
-		if (++total % 500 == 0)
+		if (++total % 100 == 0)
 			log_line("words", total);
 	}
 }
@@ -282,9 +282,9 @@ PLAIN static void report_formulas(void)
 	};
 	uint32_t sum = 0;
 
-	for (unsigned i = 0; i < 2500; i++) {
+	for (unsigned i = 0; i < 10000; i++) {
 		sum = (sum * 31 + evaluate(formulas[i % 5])) % MODULUS;
-		if (i % 100 == 0)
+		if (i % 50 == 0)
 			log_line("formula", sum);
 	}
 	printf("formulas: the last is %u, checksum %u\n", evaluate(formulas[4]), sum);

