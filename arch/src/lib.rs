@@ -6,21 +6,37 @@
 //! share ([`Arch`], [`Regs`], [`FpState`]) live at the top.
 //!
 //! ```text
-//! Arch ──► register numbers ──► Regs  (a user context, DWARF-numbered)
-//!      └─► system-call table, signal-frame layout, instruction decoder
+//! Arch ─┬─► regs, perf_regs            a user context, DWARF-numbered
+//!       ├─► decode                     code ─► starts, classes, memory operands
+//!       ├─► syscalls, errno, strace    numbers ─► names ─► text
+//!       ├─► signal, siginfo, sigaction, fault ─► sigframe
+//!       └─► elf, stat, time, system    what the kernel hands to a program
 //! ```
 
 pub mod aarch64;
+mod bytes;
 pub mod decode;
+pub mod elf;
 pub mod errno;
+pub mod fault;
+pub mod perf_regs;
 pub mod regs;
+pub mod sigaction;
+pub mod sigframe;
+pub mod siginfo;
 pub mod signal;
+pub mod stat;
+pub mod strace;
 pub mod syscalls;
 mod sysno;
+pub mod system;
+pub mod time;
 pub mod x86_64;
 
 pub use errno::Errno;
 pub use regs::{FpState, Regs};
+pub use signal::{SigSet, Signal};
+pub use syscalls::Sysno;
 
 use std::fmt;
 use std::str::FromStr;
@@ -101,5 +117,22 @@ impl FromStr for Arch {
 
     fn from_str(s: &str) -> Result<Arch, UnknownArch> {
         Arch::ALL.into_iter().find(|a| a.name() == s).ok_or_else(|| UnknownArch(s.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn both_architectures_have_the_same_files() {
+        let files = |arch: &str| -> BTreeSet<std::ffi::OsString> {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(arch);
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.map(|entry| entry.file_name()).collect()
+        };
+        assert_eq!(files("x86_64"), files("aarch64"));
+        assert!(files("x86_64").len() > 5);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use arch::decode::{Access, Decoder};
+use arch::siginfo::SigFields;
 use arch::signal::{Signal, code};
 use arch::{Arch, Regs};
 
@@ -10,7 +11,6 @@ use crate::cli::output::Style;
 use crate::cli::place::{Names, Place, base_name};
 use crate::export::Images;
 use crate::kernel::State;
-use crate::kernel::task::Ending;
 use crate::mem::{Backing, PAGE};
 use crate::perf::callchain::{Chain, walk_user};
 use crate::perf::record::context;
@@ -41,13 +41,12 @@ pub struct Death {
 impl Death {
     /// How the guest of `state` died; `None` if it did not.
     pub fn of(state: &State) -> Option<Death> {
-        let Some(Ending::Signalled(number)) = state.task.ending else { return None };
-        let signal = Signal::new(u64::from(number))?;
-        let forced = state.task.signals.forced.filter(|info| info.signo == signal);
-        Some(match forced {
-            Some(info) => Death { signal, code: info.code, addr: info.addr },
-            None => Death { signal, code: code::SI_USER, addr: 0 },
-        })
+        let info = state.task.signals.death?;
+        let addr = match info.fields {
+            SigFields::Fault { addr } => addr,
+            _ => 0,
+        };
+        Some(Death { signal: info.signal, code: info.code, addr })
     }
 
     /// An instruction raised it, so that code and registers explain it.

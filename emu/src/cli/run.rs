@@ -19,7 +19,7 @@ use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsuppor
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
-use crate::kernel::exec::{self, ExecError, Program};
+use crate::kernel::exec::{self, Program};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::state::Config;
 use crate::kernel::task::Ending;
@@ -98,14 +98,8 @@ fn start(
         cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         kernel_symbols: symbols::all(arch),
     };
-    let mut state = exec::exec(&world.program, config, session).map_err(|e| {
-        let status = match &e {
-            ExecError::Load { source, .. } => source.exit_code(),
-            ExecError::Map { .. } => status::NOT_RUNNABLE,
-            _ => status::FAILURE,
-        };
-        Failure::new(status, e)
-    })?;
+    let mut state = exec::exec(&world.program, config, session)
+        .map_err(|e| Failure::new(e.exit_code(), e))?;
     if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
         let message = format!(
             "{}: is a program for {}; leave out --arch {wanted}, or give one for {wanted}",
@@ -134,8 +128,9 @@ impl Recorder {
         output: Output,
     ) -> Result<Recorder, Failure> {
         let session = &state.perf.session;
-        let sink = crate::export::open(format, session, output, world::images(program))?;
-        Ok(Recorder { sink, tally: Tally::new(session, world::images(program)) })
+        let images = || world::images(program, state.arch);
+        let sink = crate::export::open(format, session, output, images())?;
+        Ok(Recorder { sink, tally: Tally::new(session, images()) })
     }
 
     fn take(&mut self, records: &[Record]) -> Result<(), ExportError> {
@@ -203,7 +198,7 @@ fn report(
     tally: &mut Tally,
 ) {
     let style = Style::of_stderr();
-    let mut images: Images = world::images(&world.program);
+    let mut images: Images = world::images(&world.program, state.arch);
     if let Some(death) = Death::of(state) {
         to_stderr(&Report::new(state, death, &mut images).render(&world.name, style));
     }

@@ -12,7 +12,7 @@ use crate::cli::options::{Variable, WorldOptions};
 use crate::cli::output::{Failure, status};
 use crate::export::Images;
 use crate::kernel::exec::Program;
-use crate::loader::{LoadError, file};
+use crate::loader::{LoadError, file, vdso};
 
 /// The guest that runs when none is named.
 pub const DEMO: &str = "demo";
@@ -79,16 +79,28 @@ pub fn build(
     Ok(World { program, name, files: named.files })
 }
 
-/// The images of the files in a profile of `program`: a path below its root is not the
-/// host's.
-pub fn images(program: &Program) -> Images {
-    let Some(root) = program.root.clone() else { return Images::of_host() };
-    let (own, host) = (program.path.clone(), program.host.clone());
-    Images::new(move |path| {
-        let file = if path == own { host.clone() } else { root.join(path.trim_start_matches('/')) };
-        let small = file.metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_IMAGE);
-        small.then(|| std::fs::read(file).ok()).flatten().map(Arc::from)
-    })
+/// The images of the code in a profile of `program`: files, and the kernel's vDSO. A path
+/// below a root is not the host's.
+pub fn images(program: &Program, arch: Arch) -> Images {
+    let images = match program.root.clone() {
+        None => Images::of_host(),
+        Some(root) => {
+            let (own, host) = (program.path.clone(), program.host.clone());
+            Images::new(move |path| {
+                if path == own { read(&host) } else { read(&root.join(path.trim_start_matches('/'))) }
+            })
+        }
+    };
+    images.with("[vdso]", Arc::from(vdso::image(arch)))
+}
+
+/// The bytes of a regular file.
+fn read(file: &Path) -> Option<Arc<[u8]>> {
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_IMAGE {
+        return None;
+    }
+    std::fs::read(file).ok().map(Arc::from)
 }
 
 fn check_root(root: &Path) -> Result<PathBuf, Failure> {

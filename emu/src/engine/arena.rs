@@ -147,6 +147,12 @@ impl Arena {
         u64::from_le_bytes(word)
     }
 
+    /// Copies bytes to a physical address, for set-ups that do not hand out frames.
+    pub(super) fn poke(&mut self, physical: u64, bytes: &[u8]) {
+        let at = physical as usize;
+        self.slice_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
     fn touch_code(&mut self, frame: Frame) {
         let uses = &mut self.uses[frame.0 as usize];
         if uses.code {

@@ -136,7 +136,7 @@ impl Counts {
         let block = self.blocks.entry((addr, size)).or_insert_with(|| {
             let mut bytes = Vec::with_capacity(size as usize);
             code(&mut bytes);
-            decode(decoder, &bytes, addr)
+            decode(decoder, &bytes)
         });
         let slow = block.rep.is_some() || block.forbidden.is_some();
         slots[index] = Slot {
@@ -153,7 +153,7 @@ impl Counts {
     }
 }
 
-fn decode(decoder: &Decoder, bytes: &[u8], addr: u64) -> Block {
+fn decode(decoder: &Decoder, bytes: &[u8]) -> Block {
     let decoded = decoder.decode_block(bytes);
     let last = decoded.starts.last().copied().unwrap_or(0);
     let forbidden =

@@ -14,7 +14,7 @@ use unicorn_engine_sys::HookType;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
 use crate::engine::counting::{Counts, SLOW};
-use crate::engine::{Access, Arena, Clock, Engine, EngineError, Frame, Mmu, Perms};
+use crate::engine::{Access, Arena, Engine, EngineError, Frame, Mmu, Perms};
 
 /// Virtual addresses at and above this one name physical memory while blocks are
 /// dropped: `address = DROP_WINDOW + physical address`.
@@ -61,7 +61,8 @@ pub(super) struct Shared {
     pub counts: Counts,
     /// Budget of the run, to tell how much is gone.
     pub budget: i64,
-    pub clock: Clock,
+    /// What the counter instructions answer when the run starts.
+    pub clock: u64,
     pub tlb_stale: bool,
     /// Frame that may be written and executed at once, for a store into its own block.
     pub both: Option<Frame>,
@@ -83,7 +84,7 @@ impl Shared {
             stop: Stop::None,
             counts: Counts::new(arch),
             budget: 0,
-            clock: Clock::default(),
+            clock: 0,
             tlb_stale: false,
             both: None,
             stepping: None,
@@ -242,7 +243,7 @@ impl Shared {
             .unwrap_or(0) as i64;
         // Retired when the block began, plus those before this one in the block.
         let retired = self.budget - self.insns_left - i64::from(last.counted) + index;
-        self.clock.base.wrapping_add(retired as u64)
+        self.clock.wrapping_add(retired as u64)
     }
 }
 
@@ -324,7 +325,7 @@ unsafe extern "C" fn on_invalid(_raw: *mut uc::uc_engine, data: *mut c_void) -> 
     false
 }
 
-/// `rdtsc` and `rdtscp`; the result says "handled".
+/// `rdtsc`; the result says "handled". (Westmere's model has no `rdtscp`.)
 unsafe extern "C" fn on_rdtsc(raw: *mut uc::uc_engine, data: *mut c_void) -> c_int {
     // SAFETY: as in `on_block`; registers may be accessed inside an instruction hook.
     unsafe {
@@ -335,16 +336,6 @@ unsafe extern "C" fn on_rdtsc(raw: *mut uc::uc_engine, data: *mut c_void) -> c_i
         let (low, high) = (value & 0xffff_ffff, value >> 32);
         uc::uc_reg_write(raw, uc::RegisterX86::RAX as c_int, (&raw const low).cast());
         uc::uc_reg_write(raw, uc::RegisterX86::RDX as c_int, (&raw const high).cast());
-    }
-    1
-}
-
-unsafe extern "C" fn on_rdtscp(raw: *mut uc::uc_engine, data: *mut c_void) -> c_int {
-    // SAFETY: as in `on_rdtsc`.
-    unsafe {
-        on_rdtsc(raw, data);
-        let aux = u64::from((*data.cast::<Shared>()).clock.aux);
-        uc::uc_reg_write(raw, uc::RegisterX86::RCX as c_int, (&raw const aux).cast());
     }
     1
 }
@@ -396,7 +387,6 @@ impl Engine {
                 let id = |i: uc::X86Insn| Some(i as c_int);
                 add(HookType::INSN, on_syscall as *mut c_void, id(uc::X86Insn::SYSCALL))?;
                 add(HookType::INSN, on_rdtsc as *mut c_void, id(uc::X86Insn::RDTSC))?;
-                add(HookType::INSN, on_rdtscp as *mut c_void, id(uc::X86Insn::RDTSCP))?;
             }
             Arch::Aarch64 => {
                 let mrs = uc::Arm64Insn::UC_ARM64_INS_MRS as c_int;

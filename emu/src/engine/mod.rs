@@ -27,6 +27,7 @@
 //! retired when they stop the run.
 
 pub mod arena;
+pub mod baseline;
 pub mod counting;
 pub mod filemap;
 mod hooks;
@@ -195,16 +196,6 @@ pub enum EngineError {
     },
 }
 
-/// What the cycle counter and CPU-number instructions answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Clock {
-    /// Counter value (`rdtsc`, `cntvct_el0`) when the run starts; it advances by one per
-    /// retired instruction.
-    pub base: u64,
-    /// `rdtscp`'s `TSC_AUX`: CPU number, node in bits 12 and up.
-    pub aux: u32,
-}
-
 /// One emulated CPU core.
 #[derive(Debug)]
 pub struct Engine {
@@ -275,8 +266,9 @@ impl Engine {
         self.shared.tlb_stale = true;
     }
 
-    /// Sets what the counter instructions answer from now on.
-    pub fn set_clock(&mut self, clock: Clock) {
+    /// Sets what the counter instructions (`rdtsc`, `cntvct_el0`) answer from now on; the
+    /// counter advances by one per retired instruction.
+    pub fn set_clock(&mut self, clock: u64) {
         self.shared.clock = clock;
     }
 }

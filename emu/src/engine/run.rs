@@ -31,7 +31,7 @@ impl Engine {
             }
         };
         let retired = (instructions - self.shared.insns_left) as u64;
-        self.shared.clock.base = self.shared.clock.base.wrapping_add(retired);
+        self.shared.clock = self.shared.clock.wrapping_add(retired);
         Ok(Run { exit, retired, branches: (branches - self.shared.branches_left) as u64 })
     }
 

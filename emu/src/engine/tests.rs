@@ -366,7 +366,7 @@ fn counters_answer_the_virtual_clock() {
         };
         let mut lab = Lab::new(arch);
         lab.page(CODE, RX, &code);
-        lab.engine.set_clock(Clock { base: 1000, aux: 0 });
+        lab.engine.set_clock(1000);
         lab.at(CODE);
         let run = lab.run(u64::MAX);
         assert_eq!((run.exit, run.retired), (Exit::Syscall, 4));

@@ -40,7 +40,13 @@ fn write_control(control: ControlType) -> ControlType {
 }
 
 impl Handle {
+    /// An engine that translates addresses by the TLB-fill hook.
     pub fn open(arch: Arch) -> Result<Handle, EngineError> {
+        Handle::open_with(arch, true)
+    }
+
+    /// An engine with the virtual TLB or with unicorn's default one.
+    pub fn open_with(arch: Arch, virtual_tlb: bool) -> Result<Handle, EngineError> {
         let (uc_arch, mode) = match arch {
             Arch::X86_64 => (uc::Arch::X86, uc::Mode::MODE_64),
             Arch::Aarch64 => (uc::Arch::ARM64, uc::Mode::ARM),
@@ -60,8 +66,10 @@ impl Handle {
         };
         handle.control("CPU model", ControlType::CPU_MODEL, model)?;
         handle.control("code buffer size", ControlType::TCG_BUFFER_SIZE, CODE_BUFFER)?;
-        let virtual_tlb = uc::TlbType::VIRTUAL as u32;
-        handle.control("virtual TLB", ControlType::TLB_TYPE, virtual_tlb)?;
+        if virtual_tlb {
+            let kind = uc::TlbType::VIRTUAL as u32;
+            handle.control("virtual TLB", ControlType::TLB_TYPE, kind)?;
+        }
         Ok(handle)
     }
 
@@ -81,6 +89,31 @@ impl Handle {
         // SAFETY: the mapping is `arena.len()` bytes long and lives in `self.memory`.
         check("uc_mem_map_ptr", unsafe {
             uc::uc_mem_map_ptr(self.raw, 0, arena.len(), uc::Prot::ALL.0, pointer)
+        })
+    }
+
+    /// The handle itself, for hooks that need it.
+    pub fn raw(&self) -> *mut uc::uc_engine {
+        self.raw
+    }
+
+    /// Maps a part of the arena as unicorn's own memory.
+    pub fn map_part(
+        &mut self,
+        arena: &Arena,
+        addr: u64,
+        physical: u64,
+        len: u64,
+        perms: u32,
+    ) -> Result<(), EngineError> {
+        if physical.checked_add(len).is_none_or(|end| end > arena.len()) {
+            return Err(EngineError::Arena { wanted: len, reason: "too small".to_owned() });
+        }
+        self.memory = Some(arena.share());
+        // SAFETY: the part lies inside the mapping, which lives in `self.memory`.
+        check("uc_mem_map_ptr", unsafe {
+            let pointer = arena.host_pointer().add(physical as usize).cast::<c_void>();
+            uc::uc_mem_map_ptr(self.raw, addr, len, perms, pointer)
         })
     }
 

@@ -129,6 +129,7 @@ impl<W: Write> Sink for Folded<W> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, sample, session, start};

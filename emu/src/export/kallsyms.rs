@@ -43,6 +43,7 @@ pub fn write_beside(profile: &Path, symbols: &[KernelSymbol]) -> Result<PathBuf,
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
 

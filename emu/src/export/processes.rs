@@ -134,6 +134,7 @@ fn addresses(chain: &[u64], mode: CpuMode) -> Vec<(LookupAddress, CpuMode)> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{sample, start};

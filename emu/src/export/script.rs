@@ -143,6 +143,7 @@ impl<W: Write> Sink for Script<W> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, sample, session, start};

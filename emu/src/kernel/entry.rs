@@ -22,19 +22,19 @@ pub async fn syscall(k: &Kernel) {
         }
     };
     let (outer, inner) = path.split_at(kept);
-    k.path(outer, async {
-        k.step(Point::EntryRaw, |_| ()).await;
-        k.step(Point::EntryN1, |s| {
-            let regs = s.core.regs();
-            let nr = regs.syscall_nr();
-            let regs = after_entry(regs);
-            s.save_user_regs(&regs, nr);
-        })
-        .await;
-        k.calls(inner, body(k, invoke)).await;
-        exit::exit_loop(k).await;
+    k.begin(outer).await;
+    k.step(Point::EntryRaw, |_| ()).await;
+    k.step(Point::EntryN1, |s| {
+        let regs = s.core.regs();
+        let nr = regs.syscall_nr();
+        s.save_user_regs(&after_entry(regs), nr);
     })
     .await;
+    k.enter(inner).await;
+    body(k, invoke).await;
+    k.leave(inner).await;
+    exit::exit_loop(k).await;
+    k.end(outer).await;
     exit::leave(k);
 }
 
@@ -53,39 +53,41 @@ fn after_entry(mut regs: Regs) -> Regs {
 async fn body(k: &Kernel, invoke: &[Named]) {
     k.step(Point::EntryN2, |_| ()).await;
     k.step(Point::EntryN3, |s| s.cpu.irqs_on = true).await;
-    let traced = k.with(|s| s.perf.wants(EventKind::SysEnter));
-    if traced {
-        k.call(Named::TraceEnter, async {
-            k.step(Point::EntryN4, |s| {
-                let regs = s.user_regs();
-                let raw = Raw::SysEnter { id: s.task.orig_nr as i64, args: regs.syscall_args() };
-                s.tracepoint(EventKind::SysEnter, raw);
-            })
-            .await;
+    if k.with(|s| s.perf.wants(EventKind::SysEnter)) {
+        k.call(Named::TraceEnter.into()).await;
+        k.step(Point::EntryN4, |s| {
+            let args = s.user_regs().syscall_args();
+            let raw = Raw::SysEnter { id: s.task.orig_nr as i64, args };
+            s.tracepoint(EventKind::SysEnter, raw);
         })
         .await;
+        k.ret().await;
     } else {
         k.step(Point::EntryN4, |_| ()).await;
     }
-    let outcome = k.calls(invoke, syscalls::dispatch(k)).await;
-    k.step(Point::EntryN6, |s| {
-        let mut regs = s.user_regs();
+    k.enter(invoke).await;
+    let outcome = syscalls::dispatch(k).await;
+    k.leave(invoke).await;
+    k.step(Point::EntryN5, |s| {
         if let Outcome::Return(value) = outcome {
+            let mut regs = s.user_regs();
             regs.set_ret(value);
             s.set_user_regs(&regs);
         }
     })
     .await;
     if k.with(|s| s.perf.wants(EventKind::SysExit)) {
-        k.call(Named::TraceExit, async {
-            k.step(Point::EntryN6, |s| {
-                let ret = s.user_regs().ret() as i64;
-                let id = s.task.orig_nr as i64;
-                s.tracepoint(EventKind::SysExit, Raw::SysExit { id, ret });
-            })
-            .await;
+        k.call(Named::TraceExit.into()).await;
+        k.step(Point::EntryN6, |s| {
+            let ret = s.user_regs().ret() as i64;
+            // `rt_sigreturn` leaves no system call behind.
+            let id = if outcome == Outcome::Keep { -1 } else { s.task.orig_nr as i64 };
+            s.tracepoint(EventKind::SysExit, Raw::SysExit { id, ret });
         })
         .await;
+        k.ret().await;
+    } else {
+        k.step(Point::EntryN6, |_| ()).await;
     }
     k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use arch::{Arch, Regs};
+use arch::{Arch, Errno, Regs};
 
 use crate::engine::{Arena, Engine, EngineError};
 use crate::kernel::State;
@@ -16,8 +16,12 @@ use crate::kernel::signal::Signals;
 use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
 use crate::kernel::task::{DEFAULT_LIMITS, Image, Task, rlimit};
 use crate::kernel::vfs::{FdTable, HostFile, Tree, Vfs};
-use crate::loader::elf;
-use crate::mem::{Area, AreaFlags, Backing, Mm, MmLayout, PAGE, Prot, page_down};
+use crate::loader::auxv::Aux;
+use crate::loader::stack::{self, StackError};
+use crate::loader::vvar::Vvar;
+use crate::loader::{self, FileError, Layout, LoadError, elf, vdso};
+use crate::mem::mm::STACK_GUARD;
+use crate::mem::{Area, AreaFlags, Backing, Mm, MmLayout, PAGE, Prot, page_down, page_up};
 use crate::perf::record::{Record, Session};
 use crate::perf::session::Perf;
 
@@ -49,13 +53,11 @@ pub struct Program {
 #[non_exhaustive]
 pub enum ExecError {
     /// The file is no program that can run.
-    #[error("{}: {source}", path.display())]
-    Load {
-        /// Host path.
-        path: PathBuf,
-        /// Why.
-        source: crate::loader::LoadError,
-    },
+    #[error(transparent)]
+    Load(#[from] FileError),
+    /// Arguments and environment are too large.
+    #[error("arguments: {0}")]
+    Arguments(#[from] StackError),
     /// Our own failure.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -65,12 +67,28 @@ pub enum ExecError {
         /// Host path.
         path: PathBuf,
         /// As the kernel would say.
-        errno: arch::Errno,
+        errno: Errno,
     },
     /// Guest memory is exhausted.
     #[error("guest memory is exhausted before the program starts")]
     Memory,
 }
+
+impl ExecError {
+    /// The exit status that a shell would give: 127 for a missing file, 126 for one that
+    /// cannot run, 125 for our own failure.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ExecError::Load(e) => e.exit_code(),
+            ExecError::Arguments(_) | ExecError::Map { .. } => 126,
+            ExecError::Engine(_) | ExecError::Memory => 125,
+        }
+    }
+}
+
+/// Bytes that the stack area has at first: strings, vectors and some room
+/// (`setup_arg_pages` adds 128 KiB).
+const STACK_ROOM: u64 = 128 << 10;
 
 const PID: u32 = 1000;
 
@@ -81,31 +99,33 @@ pub fn exec(
     config: Config,
     make_session: impl FnOnce(Arch) -> Session,
 ) -> Result<State, ExecError> {
-    let load = |source| ExecError::Load { path: program.host.clone(), source };
-    let file = Tree::host_file(&program.path, &program.host)
-        .map_err(|e| load(crate::loader::LoadError::from_io(&e)))?;
-    let image = elf::parse(file.map.bytes()).map_err(load)?;
+    let fail = |source| ExecError::Load(FileError { path: program.host.clone(), source });
+    loader::file::open(&program.host)?;
+    let file =
+        Tree::host_file(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
+    let image = elf::parse(file.map.bytes()).map_err(fail)?;
     let arch = image.arch;
+    let options = loader::Options {
+        aslr: program.aslr,
+        stack_limit: DEFAULT_LIMITS[rlimit::STACK].0,
+        vdso_size: vdso::image(arch).len() as u64,
+    };
+    let plan = loader::plan(&image, &options).map_err(fail)?;
     let mut arena = Arena::new()?;
     let core = Engine::new(arch, &mut arena)?;
     let (task_stack, nmi_stack) = kernel_stacks(arch, &mut arena).ok_or(ExecError::Memory)?;
-    let bias = match (image.kind, arch) {
-        (elf::Kind::Exec, _) => 0,
-        (elf::Kind::Pie, Arch::X86_64) => 0x5555_5555_4000,
-        (elf::Kind::Pie, Arch::Aarch64) => 0xaaaa_aaaa_0000,
-    };
-    let stack_top = arch.task_size();
     let layout = MmLayout {
-        mmap_base: stack_top - (136 << 20),
-        brk_start: bias + image.load_max,
-        stack_top,
+        mmap_base: plan.mmap_base,
+        brk_start: plan.brk,
+        stack_top: plan.stack_top,
         stack_limit: DEFAULT_LIMITS[rlimit::STACK].0,
         data_limit: DEFAULT_LIMITS[rlimit::DATA].0,
         address_limit: DEFAULT_LIMITS[rlimit::AS].0,
     };
     let mut mm = Mm::new(arch, layout, &mut arena).ok_or(ExecError::Memory)?;
-    map_segments(&mut mm, &mut arena, &file, &image, bias)
-        .map_err(|errno| ExecError::Map { path: program.host.clone(), errno })?;
+    let map = |errno| ExecError::Map { path: program.host.clone(), errno };
+    map_segments(&mut mm, &mut arena, &file, &image, plan.bias).map_err(map)?;
+    map_vdso(&mut mm, &mut arena, &plan, config.boot_time).map_err(map)?;
     let mut tree = Tree::new(program.root.clone(), program.cwd.clone(), program.path.clone());
     tree.adopt(file, &program.host);
     let name = Path::new(&program.path).file_name().map(|n| n.to_string_lossy().into_owned());
@@ -125,21 +145,33 @@ pub fn exec(
         },
         mm,
         task: new_task(task_stack, comm, program.seed),
-        vfs: Vfs {
-            tree,
-            fds: FdTable::standard(),
-            stdout_is_taken: program.stdout_is_taken,
-        },
+        vfs: Vfs { tree, fds: FdTable::standard(), stdout_is_taken: program.stdout_is_taken },
         perf: Perf::open(make_session(arch)),
         config,
         random: SplitMix64(program.seed),
         unsupported: Default::default(),
         stats: Stats::default(),
     };
-    let sp = build_stack(&mut state, program, &image, bias);
+    let mut random = [0; 16];
+    state.task.random.fill(&mut random);
+    let stack = stack::build(&stack::Input {
+        arch,
+        top: plan.stack_top,
+        skew: plan.stack_skew,
+        stack_limit: DEFAULT_LIMITS[rlimit::STACK].0,
+        argv: &program.args,
+        envp: &program.env,
+        execfn: program.path.as_bytes(),
+        random,
+        aux: Aux::new(&image, &plan, state.task.uid, state.task.gid),
+    })?;
+    map_stack(&mut state, &stack, image.exec_stack).map_err(map)?;
+    if let (Some(at), Some(offset)) = (plan.vdso, vdso::symbol(arch, vdso::RT_SIGRETURN)) {
+        state.task.vdso_sigreturn = at + offset;
+    }
     let mut regs = Regs::new(arch);
-    regs.pc = bias + image.entry;
-    regs.set_sp(sp);
+    regs.pc = plan.entry;
+    regs.set_sp(stack.sp);
     state.core.set_regs(&regs);
     announce(&mut state);
     Ok(state)
@@ -164,6 +196,7 @@ fn new_task(stack: KernelStack, comm: String, seed: u64) -> Task {
         stack,
         work: Default::default(),
         signals: Signals::default(),
+        caught: None,
         tls: 0,
         gs_base: 0,
         orig_nr: u64::MAX,
@@ -191,47 +224,40 @@ fn announce(state: &mut State) {
     }
 }
 
+/// A file-backed part and a zero part for each segment.
 fn map_segments(
     mm: &mut Mm,
     arena: &mut Arena,
     file: &Rc<HostFile>,
     image: &elf::Image,
     bias: u64,
-) -> Result<(), arch::Errno> {
+) -> Result<(), Errno> {
+    let up = |a| page_up(a).ok_or(Errno::ENOMEM);
     for segment in &image.segments {
-        let start = page_down(bias + segment.vaddr);
-        let prot =
-            Prot { read: segment.read, write: segment.write, exec: segment.execute };
-        let file_end = bias + segment.vaddr + segment.filesz;
-        let end = bias + segment.vaddr + segment.memsz;
-        let file_page_end = crate::mem::page_up(file_end).ok_or(arch::Errno::ENOMEM)?;
-        let mapped_end = if segment.filesz > 0 { file_page_end } else { start };
+        let start = page_down(bias.wrapping_add(segment.vaddr));
+        let prot = Prot { read: segment.read, write: segment.write, exec: segment.execute };
+        let file_end = bias.wrapping_add(segment.vaddr + segment.filesz);
+        let end = up(bias.wrapping_add(segment.vaddr + segment.memsz))?;
+        let zeros_from = if segment.filesz > 0 { up(file_end)? } else { start };
+        let area = |start, end, backing| Area {
+            start,
+            end,
+            prot,
+            flags: AreaFlags::default(),
+            backing,
+            name: "",
+        };
         if segment.filesz > 0 {
             let offset = page_down(segment.file_offset);
             let backing = Backing::File { source: file.clone(), offset };
-            mm.insert(Area {
-                start,
-                end: mapped_end,
-                prot,
-                flags: AreaFlags::default(),
-                backing,
-                name: "",
-            })?;
+            mm.insert(area(start, zeros_from, backing))?;
         }
-        let bss_end = crate::mem::page_up(end).ok_or(arch::Errno::ENOMEM)?;
-        if bss_end > mapped_end {
-            mm.insert(Area {
-                start: mapped_end,
-                end: bss_end,
-                prot,
-                flags: AreaFlags::default(),
-                backing: Backing::Anonymous,
-                name: "",
-            })?;
+        if end > zeros_from {
+            mm.insert(area(zeros_from, end, Backing::Anonymous))?;
         }
-        // The rest of the last file page is zeroed if it can be written.
+        // `padzero`: the rest of the last file page, if it can be written.
         if segment.memsz > segment.filesz && segment.write && file_end % PAGE != 0 {
-            let zeros = vec![0; (file_page_end - file_end) as usize];
+            let zeros = vec![0; (zeros_from - file_end) as usize];
             let _ = mm.write(arena, file_end, &zeros);
             mm.kernel_faults.clear();
         }
@@ -239,45 +265,61 @@ fn map_segments(
     Ok(())
 }
 
-fn build_stack(state: &mut State, program: &Program, image: &elf::Image, bias: u64) -> u64 {
+/// The vvar page and, above it, the vDSO.
+fn map_vdso(mm: &mut Mm, arena: &mut Arena, plan: &Layout, boot_time: u64) -> Result<(), Errno> {
+    let (Some(vvar), Some(at)) = (plan.vvar, plan.vdso) else { return Ok(()) };
+    let page = Vvar::new(boot_time).page();
+    let data = special(arena, page.as_slice())?;
+    let code = special(arena, vdso::image(mm.arch))?;
+    for (start, frames, prot, name) in
+        [(vvar, data, Prot::R, "[vvar]"), (at, code, Prot::RX, "[vdso]")]
+    {
+        mm.insert(Area {
+            start,
+            end: start + frames.len() as u64 * PAGE,
+            prot,
+            flags: AreaFlags::default(),
+            backing: Backing::Special { frames, first: 0 },
+            name,
+        })?;
+    }
+    Ok(())
+}
+
+/// Frames that hold `bytes`.
+fn special(arena: &mut Arena, bytes: &[u8]) -> Result<Rc<[crate::engine::Frame]>, Errno> {
+    bytes
+        .chunks(PAGE as usize)
+        .map(|chunk| {
+            let frame = arena.alloc().ok_or(Errno::ENOMEM)?;
+            arena.bytes_mut(frame)[..chunk.len()].copy_from_slice(chunk);
+            Ok(frame)
+        })
+        .collect()
+}
+
+/// Maps the stack and writes what [`stack::build`] laid out.
+fn map_stack(state: &mut State, stack: &stack::Stack, executable: bool) -> Result<(), Errno> {
     let top = state.mm.layout.stack_top;
-    let _ = state.mm.insert(Area {
-        start: top - 132 * 1024,
+    let limit = state.mm.layout.stack_limit;
+    let wanted = page_down(stack.sp.saturating_sub(STACK_ROOM));
+    let start = wanted.max(top.saturating_sub(limit.max(STACK_GUARD))).min(page_down(stack.sp));
+    state.mm.insert(Area {
+        start,
         end: top,
-        prot: Prot::RW,
+        prot: Prot { exec: executable, ..Prot::RW },
         flags: AreaFlags { grows_down: true, ..AreaFlags::default() },
         backing: Backing::Anonymous,
         name: "[stack]",
-    });
-    let mut at = top - 8;
-    let mut put = |state: &mut State, bytes: &[u8]| {
-        at -= bytes.len() as u64 + 1;
-        let _ = state.write_user(at, bytes);
-        at
-    };
-    let execfn = put(state, program.path.as_bytes());
-    let random = put(state, &[7; 16]);
-    let platform = put(state, state.arch.name().as_bytes());
-    let envp: Vec<u64> = program.env.iter().map(|e| put(state, e)).collect();
-    let argv: Vec<u64> = program.args.iter().map(|e| put(state, e)).collect();
-    let mut words = vec![argv.len() as u64];
-    words.extend(argv);
-    words.push(0);
-    words.extend(envp);
-    words.push(0);
-    let phdr = image.phdr_vaddr.map_or(0, |v| v + bias);
-    let hwcap = match state.arch {
-        Arch::X86_64 => 0x078b_fbfd,
-        Arch::Aarch64 => 0x0000_0103,
-    };
-    words.extend([
-        3, phdr, 4, 56, 5, u64::from(image.phnum), 6, 4096, 7, 0, 8, 0, 9, bias + image.entry, 11,
-        1000, 12, 1000, 13, 1000, 14, 1000, 15, platform, 16, hwcap, 17, 100, 23, 0, 25, random,
-        31, execfn, 51, 2048, 0, 0,
-    ]);
-    let sp = (at - 8 * words.len() as u64) & !15;
-    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    let _ = state.write_user(sp, &bytes);
+    })?;
+    state.write_user(stack.sp, &stack.bytes)?;
+    // The copies of `execve` belong to the old program's accounts.
     state.mm.kernel_faults.clear();
-    sp
+    let part = |(from, to): (u64, u64)| {
+        let at = |a: u64| a.saturating_sub(stack.sp) as usize;
+        stack.bytes.get(at(from)..at(to)).unwrap_or_default().to_vec()
+    };
+    let auxv = stack.auxv.iter().flat_map(|&(k, v)| [k, v]).flat_map(u64::to_le_bytes).collect();
+    state.task.image = Image { auxv, cmdline: part(stack.args), environ: part(stack.env) };
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The way back to user mode: X1 to X6.
 
 use crate::kernel::symbols::Named;
+use crate::kernel::task::WorkBits;
 use crate::kernel::{Kernel, Point, signal};
 
 /// The whole way back, from an interrupt or exception.
@@ -18,39 +19,43 @@ pub async fn exit_loop(k: &Kernel) {
         })
         .await;
     if work.any() {
-        k.call(Named::ExitLoop, async {
-            // Every test of a pass uses the snapshot.
-            while work.any() && k.with(|s| s.task.ending.is_none()) {
-                k.step(Point::ExitX2, |s| s.cpu.irqs_on = true).await;
-                if work.need_resched {
-                    k.step(Point::ExitResched, |s| s.task.work.need_resched = false).await;
-                }
-                if work.uprobe {
-                    k.step(Point::ExitUprobe, |s| s.task.work.uprobe = false).await;
-                }
-                if work.patch_pending {
-                    k.step(Point::ExitPatch, |s| s.task.work.patch_pending = false).await;
-                }
-                if work.signal_pending {
-                    signal::deliver(k).await;
-                }
-                if work.notify_resume {
-                    k.step(Point::ExitResume, |s| s.task.work.notify_resume = false).await;
-                }
-                k.step(Point::ExitArch, |_| ()).await;
-                work = k
-                    .step(Point::ExitX3, |s| {
-                        s.cpu.irqs_on = false;
-                        s.task.work
-                    })
-                    .await;
-            }
-        })
-        .await;
+        k.call(Named::ExitLoop.into()).await;
+        // Every test of a pass uses the snapshot.
+        while work.any() && k.with(|s| s.task.ending.is_none()) {
+            pass(k, work).await;
+            work = k
+                .step(Point::ExitX3, |s| {
+                    s.cpu.irqs_on = false;
+                    s.task.work
+                })
+                .await;
+        }
+        k.ret().await;
     }
     k.step(Point::ExitX4, |_| ()).await;
     k.step(Point::ExitX5, |_| ()).await;
     k.step(Point::ExitX6, |_| ()).await;
+}
+
+/// One pass of the loop body (X2), in its fixed order.
+async fn pass(k: &Kernel, work: WorkBits) {
+    k.step(Point::ExitX2, |s| s.cpu.irqs_on = true).await;
+    if work.need_resched {
+        k.step(Point::ExitResched, |s| s.task.work.need_resched = false).await;
+    }
+    if work.uprobe {
+        k.step(Point::ExitUprobe, |s| s.task.work.uprobe = false).await;
+    }
+    if work.patch_pending {
+        k.step(Point::ExitPatch, |s| s.task.work.patch_pending = false).await;
+    }
+    if work.signal_pending {
+        signal::deliver(k).await;
+    }
+    if work.notify_resume {
+        k.step(Point::ExitResume, |s| s.task.work.notify_resume = false).await;
+    }
+    k.step(Point::ExitArch, |_| ()).await;
 }
 
 /// The return instruction: the slot's registers become the CPU's.

@@ -1,26 +1,17 @@
 //! Page faults and other exceptions from user mode.
 
-use crate::kernel::signal::SigInfo;
 use arch::decode::Decoder;
-use arch::signal::{Signal, code};
-use arch::{Arch, Regs};
+use arch::fault::{AccessKind, Fault};
+use arch::siginfo::SigInfo;
+use arch::signal::code;
+use arch::x86_64::fault as x86_fault;
+use arch::{Arch, Regs, Signal};
 
 use crate::engine::{Access, Exception};
 use crate::kernel::symbols::Named;
-use crate::kernel::{Kernel, Point, State, aarch64, exit, x86_64};
+use crate::kernel::{Kernel, Point, State, aarch64, exit, signal, x86_64};
 use crate::mem::{Backing, FaultKind, PAGE};
 use crate::perf::record::EventKind;
-
-/// What is known of the fault behind a signal, for the signal frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct TrapInfo {
-    /// x86 vector, or the aarch64 exception class.
-    pub number: u64,
-    /// x86 error code, or the aarch64 syndrome (`ESR_EL1`).
-    pub code: u64,
-    /// Faulting address (`CR2`, `FAR_EL1`).
-    pub addr: u64,
-}
 
 /// A page fault of user code on `page`.
 pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
@@ -29,32 +20,29 @@ pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
         Arch::X86_64 => x86_64::paths::PAGE_FAULT,
         Arch::Aarch64 => aarch64::paths::PAGE_FAULT,
     };
-    k.path(path, async {
-        k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
-        let anonymous = k
-            .step(Point::FaultLookup, |s| {
-                s.stats.page_faults += 1;
-                // The event is counted before the fault is handled, at the user's registers.
-                let regs = s.user_regs();
-                s.software_event(EventKind::PageFaults, Some(&regs));
-                s.mm.area_above(page).is_none_or(|a| matches!(a.backing, Backing::Anonymous))
-            })
-            .await;
-        let inner = if anonymous { Named::AnonymousPage } else { Named::FilePage };
-        let fault = k
-            .calls(&[Named::HandleFault, inner], async {
-                k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await
-            })
-            .await;
-        if let Some(fault) = fault {
-            k.call(Named::ForceSignal, async {
-                k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;
-            })
-            .await;
-        }
-        k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
-    })
-    .await;
+    k.begin(path).await;
+    k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
+    let anonymous = k
+        .step(Point::FaultLookup, |s| {
+            s.stats.page_faults += 1;
+            // The event is counted before the fault is handled, at the user's registers.
+            let regs = s.user_regs();
+            s.software_event(EventKind::PageFaults, Some(&regs));
+            s.mm.area_above(page).is_none_or(|a| matches!(a.backing, Backing::Anonymous))
+        })
+        .await;
+    let inner =
+        [Named::HandleFault, if anonymous { Named::AnonymousPage } else { Named::FilePage }];
+    k.enter(&inner).await;
+    let fault = k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await;
+    k.leave(&inner).await;
+    if let Some(fault) = fault {
+        k.call(Named::ForceSignal.into()).await;
+        k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;
+        k.ret().await;
+    }
+    k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
+    k.end(path).await;
     exit::to_user_mode(k).await;
 }
 
@@ -101,8 +89,8 @@ fn fault_signal(state: &mut State, page: u64, access: Access, kind: FaultKind) {
     // A non-canonical address is a general protection fault on x86: no address.
     let canonical = ((addr << 16) as i64 >> 16) as u64 == addr;
     if state.arch == Arch::X86_64 && !canonical {
-        let info = SigInfo::kernel(Signal::SIGSEGV);
-        return force(state, info, TrapInfo { number: 13, code: 0, addr: 0 });
+        let fault = x86_fault::exception(state.task.signals.fault, x86_fault::GP, 0);
+        return signal::force(state, SigInfo::kernel(Signal::SIGSEGV), fault);
     }
     let (signal, code) = match kind {
         FaultKind::NotMapped => (Signal::SIGSEGV, code::SEGV_MAPERR),
@@ -110,30 +98,13 @@ fn fault_signal(state: &mut State, page: u64, access: Access, kind: FaultKind) {
         FaultKind::BeyondFile => (Signal::SIGBUS, code::BUS_ADRERR),
         FaultKind::NoMemory => (Signal::SIGKILL, code::SI_KERNEL),
     };
-    let present = state.mm.table.get(page).is_some();
-    let trap = match state.arch {
-        Arch::X86_64 => x86_page_fault(addr, access, present),
-        Arch::Aarch64 => aarch64_abort(addr, access, present),
+    let kind = match access {
+        Access::Read => AccessKind::Read,
+        Access::Write => AccessKind::Write,
+        Access::Fetch => AccessKind::Fetch,
     };
-    force(state, SigInfo::fault(signal, code, addr), trap);
-}
-
-/// Error code of `#PF`: present, write, user, fetch.
-fn x86_page_fault(addr: u64, access: Access, present: bool) -> TrapInfo {
-    let code = u64::from(present)
-        | u64::from(access == Access::Write) << 1
-        | 1 << 2
-        | u64::from(access == Access::Fetch) << 4;
-    TrapInfo { number: 14, code, addr }
-}
-
-/// `ESR_EL1` of a data or instruction abort from EL0: class, IL, WnR, fault status
-/// (translation or permission fault at level 3).
-fn aarch64_abort(addr: u64, access: Access, present: bool) -> TrapInfo {
-    let class: u64 = if access == Access::Fetch { 0x20 } else { 0x24 };
-    let status = if present { 0x0f } else { 0x07 };
-    let code = class << 26 | 1 << 25 | u64::from(access == Access::Write) << 6 | status;
-    TrapInfo { number: class, code, addr }
+    let fault = Fault::page(state.arch, addr, kind, state.mm.table.get(page).is_some());
+    signal::force(state, SigInfo::fault(signal, code, addr), fault);
 }
 
 /// Another exception of user code.
@@ -143,49 +114,88 @@ pub async fn exception(k: &Kernel, exception: Exception) {
         Arch::X86_64 => x86_64::paths::TRAP,
         Arch::Aarch64 => aarch64::paths::TRAP,
     };
-    k.path(path, async {
-        k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
-        k.step(Point::FaultSignal, |s| exception_signal(s, exception)).await;
-        k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
-    })
-    .await;
+    k.begin(path).await;
+    k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
+    k.step(Point::FaultSignal, |s| exception_signal(s, exception)).await;
+    k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
+    k.end(path).await;
     exit::to_user_mode(k).await;
+}
+
+/// Reads of identification registers by EL0 are undefined instructions that Linux
+/// emulates (`arch/arm64/kernel/cpufeature.c`, `emulate_mrs`): the features that
+/// `AT_HWCAP` names, and a processor that no library has special code for.
+fn emulate_mrs(state: &mut State) -> bool {
+    let mut regs = state.user_regs();
+    let mut word = [0; 4];
+    if !state.mm.peek(&state.arena, regs.pc, &mut word) {
+        return false;
+    }
+    let word = u32::from_le_bytes(word);
+    // `mrs xT, S3_0_C0_Cm_op2`
+    if word & 0xffff_f000 != 0xd538_0000 {
+        return false;
+    }
+    let (crm, op2, target) = (word >> 8 & 15, word >> 5 & 7, (word & 31) as usize);
+    let value: u64 = match (crm, op2) {
+        // MIDR_EL1: an Arm architecture model. MPIDR_EL1: bit 31 reads as one.
+        (0, 0) => 0x410f_d0f0,
+        (0, 5) => 1 << 31,
+        (0, 6) => 0,
+        // ID_AA64ISAR0_EL1: AES and PMULL, SHA1, SHA2, CRC32, LSE atomics.
+        (6, 0) => 2 << 20 | 1 << 16 | 1 << 12 | 1 << 8 | 2 << 4,
+        // ID_AA64ISAR1_EL1: LRCPC, FCMA, JSCVT, generic and address authentication.
+        (6, 1) => 1 << 24 | 1 << 20 | 1 << 16 | 1 << 12 | 1 << 4,
+        // The other feature registers: nothing beyond the baseline.
+        (1..=7, _) => 0,
+        _ => return false,
+    };
+    if target < 31 {
+        regs.gp[target] = value;
+    }
+    regs.pc += 4;
+    state.set_user_regs(&regs);
+    true
 }
 
 /// The signal for an exception (`arch/x86/kernel/traps.c`, `arch/arm64/kernel/traps.c`).
 fn exception_signal(state: &mut State, exception: Exception) {
+    let undefined = state.arch == Arch::Aarch64 && exception == Exception::InvalidOpcode;
+    if undefined && emulate_mrs(state) {
+        return;
+    }
     let mut regs = state.user_regs();
     let at = |signal, code| SigInfo::fault(signal, code, regs.pc);
-    let (info, number) = match exception {
-        Exception::Divide => (at(Signal::SIGFPE, code::FPE_INTDIV), 0),
-        Exception::Debug => (at(Signal::SIGTRAP, code::TRAP_TRACE), 1),
+    let segv = SigInfo::kernel(Signal::SIGSEGV);
+    let (info, trap) = match exception {
+        Exception::Divide => (at(Signal::SIGFPE, code::FPE_INTDIV), x86_fault::DE),
+        Exception::Debug => (at(Signal::SIGTRAP, code::TRAP_TRACE), x86_fault::DB),
         Exception::Breakpoint => match state.arch {
-            Arch::X86_64 => (SigInfo::kernel(Signal::SIGTRAP), 3),
-            Arch::Aarch64 => (at(Signal::SIGTRAP, code::TRAP_BRKPT), 0x3c),
+            Arch::X86_64 => (SigInfo::kernel(Signal::SIGTRAP), x86_fault::BP),
+            Arch::Aarch64 => (at(Signal::SIGTRAP, code::TRAP_BRKPT), 0),
         },
-        Exception::Overflow => (SigInfo::kernel(Signal::SIGSEGV), 4),
+        Exception::Overflow => (segv, x86_fault::OF),
         Exception::InvalidOpcode => match state.arch {
-            Arch::X86_64 => (at(Signal::SIGILL, code::ILL_ILLOPN), 6),
+            Arch::X86_64 => (at(Signal::SIGILL, code::ILL_ILLOPN), x86_fault::UD),
             Arch::Aarch64 => (at(Signal::SIGILL, code::ILL_ILLOPC), 0),
         },
-        Exception::Protection { vector } => (SigInfo::kernel(Signal::SIGSEGV), u64::from(vector)),
+        Exception::Protection { vector } => (segv, u64::from(vector)),
         Exception::FloatingPoint { simd } => {
-            (at(Signal::SIGFPE, code::FPE_FLTINV), if simd { 19 } else { 16 })
+            let trap = if simd { x86_fault::XF } else { x86_fault::MF };
+            (at(Signal::SIGFPE, code::FPE_FLTINV), trap)
         }
-        Exception::Alignment => (at(Signal::SIGBUS, code::BUS_ADRALN), 17),
+        Exception::Alignment => (at(Signal::SIGBUS, code::BUS_ADRALN), x86_fault::AC),
         // `int n`: the gate is not open to user mode, a fault at the instruction.
         Exception::SoftwareInterrupt { .. } => {
             regs.pc = regs.pc.wrapping_sub(2);
             state.set_user_regs(&regs);
-            (SigInfo::kernel(Signal::SIGSEGV), 13)
+            (segv, x86_fault::GP)
         }
     };
-    force(state, info, TrapInfo { number, code: 0, addr: 0 });
-}
-
-/// `force_sig_info`: cannot be blocked or ignored; if it is, the handler is reset.
-pub fn force(state: &mut State, info: SigInfo, trap: TrapInfo) {
-    state.task.signals.trap = trap;
-    state.task.signals.force(info);
-    state.task.work.signal_pending = true;
+    let fault = match state.arch {
+        Arch::X86_64 => x86_fault::exception(state.task.signals.fault, trap, 0),
+        // No address and no syndrome: the frame then has no `esr_context`.
+        Arch::Aarch64 => Fault::default(),
+    };
+    signal::force(state, info, fault);
 }

@@ -86,13 +86,12 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, in_user: bool) {
         (path, if nmi { NMI + HARDIRQ } else { HARDIRQ })
     });
     k.step(Point::NmiEnter, |s| s.cpu.preempt_count += units).await;
-    k.path(path, async {
-        k.step(Point::NmiHandler, |_| ()).await;
-        while let Some(index) = k.with(|s| s.perf.overflowed(in_user)) {
-            k.step(Point::NmiSample, |s| s.sample(index, at, None)).await;
-        }
-    })
-    .await;
+    k.begin(path).await;
+    k.step(Point::NmiHandler, |_| ()).await;
+    while let Some(index) = k.with(|s| s.perf.overflowed(in_user)) {
+        k.step(Point::NmiSample, |s| s.sample(index, at, None)).await;
+    }
+    k.end(path).await;
     k.step(Point::NmiExit, |s| {
         s.cpu.preempt_count -= units;
         s.perf.counting = true;
@@ -132,12 +131,11 @@ pub async fn timer_in_user(k: &Kernel) {
 
 async fn timer_handler(k: &Kernel, path: &[Named], at: Interrupted) {
     k.step(Point::IrqEnter, |s| s.cpu.preempt_count += HARDIRQ).await;
-    k.path(path, async {
-        while let Some(index) = k.with(|s| expired(s)) {
-            k.step(Point::IrqHandler, |s| cpu_clock(s, index, at)).await;
-        }
-    })
-    .await;
+    k.begin(path).await;
+    while let Some(index) = k.with(|s| expired(s)) {
+        k.step(Point::IrqHandler, |s| cpu_clock(s, index, at)).await;
+    }
+    k.end(path).await;
     k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
 }
 

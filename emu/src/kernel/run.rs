@@ -87,8 +87,7 @@ fn run_user(state: &mut State) -> Result<Exit, EngineError> {
         state.mm.stale = false;
         state.core.flush_tlb();
     }
-    let clock = crate::engine::Clock { base: state.cpu.clock, aux: state.cpu.id };
-    state.core.set_clock(clock);
+    state.core.set_clock(state.cpu.clock);
     let State { core, arena, mm, .. } = state;
     let run = core.run(arena, &mut mm.table, budget)?;
     state.cpu.clock += run.retired;

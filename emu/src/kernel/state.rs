@@ -5,7 +5,7 @@ use std::fmt;
 
 use arch::{Arch, FpState, Regs};
 
-use crate::engine::{Arena, Budget, Clock, Engine, EngineError, Mmu, Run};
+use crate::engine::{Arena, Budget, Engine, EngineError, Mmu, Run};
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Task;
@@ -36,7 +36,7 @@ pub trait UserCpu: fmt::Debug {
     /// Forgets cached translations.
     fn flush_tlb(&mut self);
     /// Sets what counter instructions answer.
-    fn set_clock(&mut self, clock: Clock);
+    fn set_clock(&mut self, clock: u64);
 }
 
 impl UserCpu for Engine {
@@ -63,7 +63,7 @@ impl UserCpu for Engine {
     fn flush_tlb(&mut self) {
         Engine::flush_tlb(self);
     }
-    fn set_clock(&mut self, clock: Clock) {
+    fn set_clock(&mut self, clock: u64) {
         Engine::set_clock(self, clock);
     }
 }
@@ -239,19 +239,18 @@ impl State {
 
     /// The registers in the slot at the top of the task's kernel stack.
     pub fn user_regs(&self) -> Regs {
-        let words = self.slot_words();
         let mut regs = match self.arch {
-            Arch::X86_64 => x86_64::pt_regs::restore(&words),
-            Arch::Aarch64 => aarch64::pt_regs::restore(&words),
+            Arch::X86_64 => x86_64::pt_regs::restore(&self.slot_words()),
+            Arch::Aarch64 => aarch64::pt_regs::restore(&self.slot_words()),
         };
         regs.tls = self.task.tls;
         regs.gs_base = self.task.gs_base;
         regs
     }
 
-    fn slot_words(&self) -> Vec<u64> {
+    fn slot_words<const N: usize>(&self) -> [u64; N] {
         let slot = self.slot();
-        (0..self.slot_len()).map(|i| self.task.stack.load(&self.arena, slot + 8 * i)).collect()
+        std::array::from_fn(|i| self.task.stack.load(&self.arena, slot + 8 * i as u64))
     }
 
     fn slot_len(&self) -> u64 {

@@ -51,36 +51,46 @@ impl Kernel {
         result
     }
 
-    /// Runs `body` inside the modelled function `function`: a frame record is on the
-    /// kernel stack while it runs.
-    pub async fn call<T>(&self, function: impl Into<Function>, body: impl Future<Output = T>) -> T {
-        let function = function.into();
-        self.step(Point::Call, |s| s.push_function(function)).await;
-        let result = body.await;
-        self.step(Point::Return, |s| s.pop_function()).await;
-        result
+    /// The processor enters the first of `path` by an exception or interrupt, so it has
+    /// no frame record; the others call each other.
+    pub async fn begin(&self, path: &[Named]) {
+        if let Some((&first, rest)) = path.split_first() {
+            self.step(Point::Call, |s| s.begin_function(first.into())).await;
+            self.enter(rest).await;
+        }
     }
 
-    /// Runs `body` inside several functions, outermost first. The outermost is entered
-    /// by an exception or interrupt and has no frame record.
-    pub async fn path<T>(&self, functions: &[Named], body: impl Future<Output = T>) -> T {
-        let Some((&first, rest)) = functions.split_first() else { return body.await };
-        self.step(Point::Call, |s| s.begin_function(first.into())).await;
-        let result = self.calls(rest, body).await;
-        self.step(Point::Return, State::end_function).await;
-        result
+    /// Ends [`Kernel::begin`].
+    pub async fn end(&self, path: &[Named]) {
+        if let Some((_, rest)) = path.split_first() {
+            self.leave(rest).await;
+            self.step(Point::Return, State::end_function).await;
+        }
     }
 
-    /// Runs `body` inside several functions that call each other, outermost first.
-    pub async fn calls<T>(&self, functions: &[Named], body: impl Future<Output = T>) -> T {
+    /// `functions` call each other, outermost first: each gets a frame record on the
+    /// kernel stack.
+    pub async fn enter(&self, functions: &[Named]) {
         for &named in functions {
-            self.step(Point::Call, |s| s.push_function(named.into())).await;
+            self.call(named.into()).await;
         }
-        let result = body.await;
+    }
+
+    /// One function is called.
+    pub async fn call(&self, function: Function) {
+        self.step(Point::Call, |s| s.push_function(function)).await;
+    }
+
+    /// Ends [`Kernel::enter`].
+    pub async fn leave(&self, functions: &[Named]) {
         for _ in functions {
-            self.step(Point::Return, State::pop_function).await;
+            self.ret().await;
         }
-        result
+    }
+
+    /// The innermost function returns.
+    pub async fn ret(&self) {
+        self.step(Point::Return, State::pop_function).await;
     }
 
     /// Runs a path to its end. With one CPU and a seeded schedule a step never waits.

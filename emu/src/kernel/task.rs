@@ -1,5 +1,7 @@
 //! One task.
 
+use arch::siginfo::SigInfo;
+
 use crate::kernel::kstack::KernelStack;
 use crate::kernel::signal::Signals;
 use crate::kernel::state::SplitMix64;
@@ -114,6 +116,8 @@ pub struct Task {
     pub work: WorkBits,
     /// Signal state.
     pub signals: Signals,
+    /// The signal whose handler is about to be entered.
+    pub caught: Option<SigInfo>,
     /// Thread pointer in user mode.
     pub tls: u64,
     /// `GS.base` in user mode (x86_64).

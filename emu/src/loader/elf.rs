@@ -19,7 +19,8 @@ use goblin::elf::header::header64::{Header, SIZEOF_EHDR};
 use goblin::elf::header::{ELFCLASS64, ELFDATA2LSB, ELFMAG, ET_DYN, ET_EXEC};
 use goblin::elf::program_header::program_header64::SIZEOF_PHDR;
 use goblin::elf::program_header::{
-    PF_R, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_GNU_STACK, PT_INTERP, PT_LOAD, PT_NOTE, PT_TLS, ProgramHeader,
+    PF_R, PF_W, PF_X, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_GNU_STACK, PT_INTERP, PT_LOAD, PT_NOTE,
+    PT_TLS, ProgramHeader,
 };
 use goblin::elf::section_header::SHT_NOBITS;
 
@@ -180,7 +181,8 @@ impl Image {
 /// section extents, interpreter, segments, entry.
 pub fn parse(bytes: &[u8]) -> Result<Image, LoadError> {
     let header = header(bytes)?;
-    let arch = Arch::from_elf_machine(header.e_machine).ok_or(LoadError::Machine(header.e_machine))?;
+    let arch =
+        Arch::from_elf_machine(header.e_machine).ok_or(LoadError::Machine(header.e_machine))?;
     let kind = match header.e_type {
         ET_EXEC => Kind::Exec,
         ET_DYN => Kind::Pie,
@@ -205,7 +207,10 @@ pub fn parse(bytes: &[u8]) -> Result<Image, LoadError> {
         phnum: header.e_phnum,
         phentsize: header.e_phentsize,
         segments,
-        exec_stack: phdrs.iter().rfind(|p| p.p_type == PT_GNU_STACK).is_some_and(|p| p.p_flags & PF_X != 0),
+        exec_stack: phdrs
+            .iter()
+            .rfind(|p| p.p_type == PT_GNU_STACK)
+            .is_some_and(|p| p.p_flags & PF_X != 0),
         relro: span(PT_GNU_RELRO),
         tls: span(PT_TLS),
         eh_frame_hdr: span(PT_GNU_EH_FRAME),
@@ -229,7 +234,9 @@ fn header(bytes: &[u8]) -> Result<Header, LoadError> {
     if magic != *ELFMAG {
         return Err(LoadError::NotElf(magic));
     }
-    let Some(&[class, data]) = bytes.get(4..).and_then(|b| b.first_chunk::<2>()) else { return Err(short) };
+    let Some(&[class, data]) = bytes.get(4..).and_then(|b| b.first_chunk::<2>()) else {
+        return Err(short);
+    };
     if class != ELFCLASS64 {
         return Err(LoadError::Class(class));
     }
@@ -248,9 +255,12 @@ fn header(bytes: &[u8]) -> Result<Header, LoadError> {
 
 /// Reads the program headers; their number was checked by [`header`].
 fn program_headers(bytes: &[u8], header: &Header) -> Result<Vec<ProgramHeader>, LoadError> {
-    let error = LoadError::PhOff { phoff: header.e_phoff, phnum: header.e_phnum, len: bytes.len() as u64 };
+    let error =
+        LoadError::PhOff { phoff: header.e_phoff, phnum: header.e_phnum, len: bytes.len() as u64 };
     let size = header.e_phnum as usize * SIZEOF_PHDR;
-    let Some(table) = usize::try_from(header.e_phoff).ok().and_then(|at| bytes.get(at..)?.get(..size)) else {
+    let Some(table) =
+        usize::try_from(header.e_phoff).ok().and_then(|at| bytes.get(at..)?.get(..size))
+    else {
         return Err(error);
     };
     let ctx = Ctx::new(Container::Big, goblin::container::Endian::Little);
@@ -274,7 +284,11 @@ fn check_sections(bytes: &[u8], header: &Header) -> Result<(), LoadError> {
     }
     if shnum == 0 {
         // Extended numbering (gABI): the count is `sh_size` of section 0.
-        shnum = u64_at(bytes, shoff.saturating_add(32)).ok_or(LoadError::ShOff { shoff, shnum: 1, len })?;
+        shnum = u64_at(bytes, shoff.saturating_add(32)).ok_or(LoadError::ShOff {
+            shoff,
+            shnum: 1,
+            len,
+        })?;
     }
     let end = shnum.checked_mul(SHDR).and_then(|size| size.checked_add(shoff));
     if end.is_none_or(|end| end > len) {
@@ -282,10 +296,15 @@ fn check_sections(bytes: &[u8], header: &Header) -> Result<(), LoadError> {
     }
     for index in 1..shnum {
         let at = shoff + index * SHDR;
-        let (Some(start), Some(size)) = (u64_at(bytes, at + 24), u64_at(bytes, at + 32)) else { break };
+        let (Some(start), Some(size)) = (u64_at(bytes, at + 24), u64_at(bytes, at + 32)) else {
+            break;
+        };
         // `sh_type` is the upper half of the first eight bytes; 0 is SHT_NULL.
         let sh_type = u64_at(bytes, at).map_or(0, |word| (word >> 32) as u32);
-        if sh_type != 0 && sh_type != SHT_NOBITS && start.checked_add(size).is_none_or(|end| end > len) {
+        if sh_type != 0
+            && sh_type != SHT_NOBITS
+            && start.checked_add(size).is_none_or(|end| end > len)
+        {
             return Err(LoadError::SectionEnd { index, offset: at + 24, start, size, len });
         }
     }
@@ -299,8 +318,14 @@ fn u64_at(bytes: &[u8], at: u64) -> Option<u64> {
 }
 
 /// Refuses `PT_INTERP`, naming the dynamic linker.
-fn refuse_interpreter(bytes: &[u8], header: &Header, phdrs: &[ProgramHeader]) -> Result<(), LoadError> {
-    let Some((index, p)) = phdrs.iter().enumerate().find(|(_, p)| p.p_type == PT_INTERP) else { return Ok(()) };
+fn refuse_interpreter(
+    bytes: &[u8],
+    header: &Header,
+    phdrs: &[ProgramHeader],
+) -> Result<(), LoadError> {
+    let Some((index, p)) = phdrs.iter().enumerate().find(|(_, p)| p.p_type == PT_INTERP) else {
+        return Ok(());
+    };
     let path = Span { filesz: p.p_filesz.min(64), ..Span::new(p) };
     let path = path.bytes(bytes).unwrap_or_default();
     let path = path.split(|&b| b == 0).next().unwrap_or_default();
@@ -390,7 +415,12 @@ fn extent(header: &Header, loads: &[(usize, Segment)]) -> Result<(u64, u64), Loa
             && high.vaddr < low.end()
         {
             let offset = field(header, *index, ph::VADDR);
-            return Err(LoadError::Overlap { index: *index, offset, vaddr: high.vaddr, other: *other });
+            return Err(LoadError::Overlap {
+                index: *index,
+                offset,
+                vaddr: high.vaddr,
+                other: *other,
+            });
         }
     }
     // Sorted and disjoint: the first begins lowest, the last ends highest.
@@ -409,10 +439,12 @@ fn extent(header: &Header, loads: &[(usize, Segment)]) -> Result<(u64, u64), Loa
 /// Where the program headers land in memory (Linux since 5.18: the last segment
 /// whose file part holds `e_phoff`; `PT_PHDR` is not consulted).
 fn phdr_vaddr(phoff: u64, segments: &[Segment]) -> Option<u64> {
-    let holder = segments.iter().rfind(|s| s.file_offset <= phoff && phoff - s.file_offset < s.filesz)?;
+    let holder =
+        segments.iter().rfind(|s| s.file_offset <= phoff && phoff - s.file_offset < s.filesz)?;
     Some(phoff - holder.file_offset + holder.vaddr)
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 #[path = "elf_tests.rs"]
 mod tests;

@@ -32,7 +32,9 @@ pub enum LoadError {
     )]
     Script,
     /// The file ends inside the ELF header.
-    #[error("the file has {len} bytes and the ELF header (offset 0x0) needs 64: it is truncated or not ELF")]
+    #[error(
+        "the file has {len} bytes and the ELF header (offset 0x0) needs 64: it is truncated or not ELF"
+    )]
     ShortHeader {
         /// Size of the file in bytes.
         len: u64,
@@ -58,7 +60,9 @@ pub enum LoadError {
     #[error("e_phentsize (offset 0x36) is {0} and must be 56: the header is damaged")]
     PhEntSize(u16),
     /// `e_phnum` is zero or larger than Linux takes (64 KiB of headers).
-    #[error("e_phnum (offset 0x38) is {0} and must be 1 to 1170: the header is damaged or this is not a program")]
+    #[error(
+        "e_phnum (offset 0x38) is {0} and must be 1 to 1170: the header is damaged or this is not a program"
+    )]
     PhNum(u16),
     /// The program headers do not lie inside the file.
     #[error(
@@ -113,10 +117,14 @@ pub enum LoadError {
         interpreter: String,
     },
     /// No program header is `PT_LOAD`.
-    #[error("e_phnum (offset 0x38): none of {0} program headers is PT_LOAD, nothing to load; this is not a program")]
+    #[error(
+        "e_phnum (offset 0x38): none of {0} program headers is PT_LOAD, nothing to load; this is not a program"
+    )]
     NoSegments(u16),
     /// A segment has no bytes.
-    #[error("program header {index}: p_memsz (offset {offset:#x}) of a PT_LOAD is 0: the program is damaged")]
+    #[error(
+        "program header {index}: p_memsz (offset {offset:#x}) of a PT_LOAD is 0: the program is damaged"
+    )]
     EmptySegment {
         /// Number of the program header.
         index: usize,
@@ -240,10 +248,9 @@ pub enum LoadError {
         "e_entry (offset 0x18) is {0:#x}, which is in no executable PT_LOAD: not a program (a shared library, perhaps)"
     )]
     Entry(u64),
-    /// A fixed-address program lies where the stack must be, or leaves no room
-    /// for the vDSO.
+    /// A program lies where the stack must be, or leaves no room for the vDSO.
     #[error(
-        "the {arch} program at {start:#x}-{end:#x} (e_type at offset 0x10: ET_EXEC) leaves no room for the stack or the vDSO below {top:#x}: link it lower"
+        "the segments' p_vaddr and p_align put the {arch} program at {start:#x}-{end:#x}, which leaves no room for the stack or the vDSO below {top:#x}: relink the program"
     )]
     NoRoom {
         /// The program's architecture.

@@ -48,6 +48,7 @@ fn kind_name(kind: FileType) -> &'static str {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
 
@@ -60,8 +61,14 @@ mod tests {
         assert_eq!((directory.source.clone(), directory.exit_code()), (LoadError::Directory, 126));
         assert_eq!(directory.to_string(), "/: is a directory: name a program file");
         let device = open(Path::new("/dev/null")).unwrap_err();
-        assert_eq!((device.source.clone(), device.exit_code()), (LoadError::NotRegular("device"), 126));
+        assert_eq!(
+            (device.source.clone(), device.exit_code()),
+            (LoadError::NotRegular("device"), 126)
+        );
         let denied = LoadError::from_io(&io::Error::from(io::ErrorKind::PermissionDenied));
-        assert_eq!((denied.to_string(), denied.exit_code()), ("cannot be read: permission denied".into(), 126));
+        assert_eq!(
+            (denied.to_string(), denied.exit_code()),
+            ("cannot be read: permission denied".into(), 126)
+        );
     }
 }

@@ -25,6 +25,7 @@ pub fn build_id(mut bytes: &[u8], align: u64) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::build_id;
 

@@ -58,6 +58,7 @@ impl Write for Bounded {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
 

@@ -191,6 +191,8 @@ struct Mapping {
 pub struct Symbolizer {
     /// Ascending by address.
     kernel: Arc<[KernelFunction]>,
+    /// [`KERNEL_DSO`]
+    kernel_dso: Arc<str>,
     /// By first address; disjoint.
     maps: BTreeMap<u64, Mapping>,
 }
@@ -210,7 +212,7 @@ impl Symbolizer {
             .map(|s| KernelFunction { addr: s.addr, len: s.len, name: s.name.as_str().into() })
             .collect();
         kernel.sort_by_key(|f| f.addr);
-        Symbolizer { kernel: kernel.into(), maps: BTreeMap::new() }
+        Symbolizer { kernel: kernel.into(), kernel_dso: KERNEL_DSO.into(), maps: BTreeMap::new() }
     }
 
     /// Maps `len` bytes of `image`, from file offset `pgoff` on, at `addr`;
@@ -289,7 +291,7 @@ impl Symbolizer {
             .and_then(|i| self.kernel.get(i))
             .filter(|f| addr - f.addr < f.len.max(1))
             .map(|f| Function { name: f.name.clone(), offset: at.address() - f.addr });
-        Frame { address: at.address(), function, dso: Some(KERNEL_DSO.into()) }
+        Frame { address: at.address(), function, dso: Some(self.kernel_dso.clone()) }
     }
 
     /// The file offset and the image that are mapped at `addr`.

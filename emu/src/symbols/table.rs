@@ -6,7 +6,7 @@
 //! ```text
 //! outer   ├──────────────────┤            outer ├────┤     ├───────┤
 //! inner        ├─────┤             ─►     inner      ├─────┤
-//! label                   ├ (no size)     label  – dropped, outer is known to reach further
+//! label                   ├ (no size)     label  – dropped: outer is known to reach further
 //! last                       ├ (no size)  last                    ├──► next symbol or section end
 //! ```
 
@@ -144,6 +144,7 @@ impl Sweep {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
 

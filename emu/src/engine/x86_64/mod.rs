@@ -56,13 +56,18 @@ pub(super) fn setup(
         let detail = format!("sysret: {error}, CS {segment:#x}");
         return Err(EngineError::Stray { pc: regs::pc(handle), detail });
     }
-    handle.set(R::CR4 as c_int, handle.get(R::CR4 as c_int) | CR4);
+    enable_sse(handle);
     // Linux: FPU as after FNINIT, MXCSR with all exceptions masked.
     handle.set(R::MXCSR as c_int, 0x1f80);
     handle.set(R::FPCW as c_int, 0x37f);
     handle.set(R::FPTAG as c_int, 0xffff);
     regs::write(handle, &arch::Regs::new(arch::Arch::X86_64));
     Ok(())
+}
+
+/// Lets SSE instructions execute.
+pub(super) fn enable_sse(handle: &mut Handle) {
+    handle.set(R::CR4 as c_int, handle.get(R::CR4 as c_int) | CR4);
 }
 
 /// Sorts exceptions by vector (Intel SDM volume 3, table 6-1).

@@ -145,6 +145,7 @@ fn flags(event: &Event, first: bool) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, session};

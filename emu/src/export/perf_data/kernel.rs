@@ -88,6 +88,7 @@ fn kernel_map(functions: &[Function<'_>], encoder: &Encoder, out: &mut Vec<u8>) 
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::perf_data::attr::Attr;

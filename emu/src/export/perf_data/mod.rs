@@ -26,10 +26,11 @@ pub use pipe::PerfDataPipe;
 
 use self::abi::{ATTR_SIZE, FILE_HEADER_SIZE, MAGIC};
 use self::attr::Attr;
+use self::features::Summary;
 use self::records::Encoder;
 use self::stream::RecordStream;
 use super::{ExportError, Sink};
-use crate::perf::record::{Record, Session, Time};
+use crate::perf::record::{Record, Session};
 
 /// Bytes of `struct perf_file_attr`: an attribute and the section of its ids.
 const FILE_ATTR_SIZE: u64 = ATTR_SIZE as u64 + 16;
@@ -46,8 +47,7 @@ const FILE_ATTR_SIZE: u64 = ATTR_SIZE as u64 + 16;
 pub struct PerfDataFile<W: Write + Seek> {
     stream: RecordStream<W>,
     session: Session,
-    /// Times of the first and the last sample.
-    sample_times: Option<(Time, Time)>,
+    summary: Summary,
     finished: bool,
 }
 
@@ -74,7 +74,12 @@ impl<W: Write + Seek> PerfDataFile<W> {
         let mut stream = RecordStream::new(out, to, encoder);
         stream.raw("the file header", &head)?;
         stream.raw("the kernel's symbols", &preamble)?;
-        Ok(PerfDataFile { stream, session: session.clone(), sample_times: None, finished: false })
+        Ok(PerfDataFile {
+            stream,
+            session: session.clone(),
+            summary: Summary::default(),
+            finished: false,
+        })
     }
 }
 
@@ -83,9 +88,8 @@ impl<W: Write + Seek> Sink for PerfDataFile<W> {
         if self.finished {
             return Err(ExportError::Finished { what: "perf.data file" });
         }
-        if let Record::Sample(s) = record {
-            let (first, last) = self.sample_times.unwrap_or((s.time, s.time));
-            self.sample_times = Some((first.min(s.time), last.max(s.time)));
+        if let Record::Sample(sample) = record {
+            self.summary.add(sample);
         }
         self.stream.record(record)
     }
@@ -96,7 +100,7 @@ impl<W: Write + Seek> Sink for PerfDataFile<W> {
         }
         let attrs = self.stream.encoder().attrs();
         let events = attrs.len();
-        let features = features::of_file(&self.session, attrs, self.sample_times)?;
+        let features = features::of_file(&self.session, attrs, self.summary)?;
         let data_end = self.stream.written();
 
         let mut at = data_end + 16 * features.len() as u64;
@@ -152,6 +156,7 @@ fn data_offset(events: usize) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, sample, session};

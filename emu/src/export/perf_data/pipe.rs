@@ -102,17 +102,18 @@ fn header_feature(feature: &features::Feature, out: &mut Vec<u8>) {
 }
 
 /// `PERF_RECORD_HEADER_TRACING_DATA`: the section follows the record, whose own
-/// size is 12 and does not count it.
+/// size does not count it.
 fn header_tracing_data(section: &[u8], out: &mut Vec<u8>) {
     let padded = section.len().next_multiple_of(8);
-    out.extend(record::HEADER_TRACING_DATA.to_le_bytes());
-    out.extend([0, 0, 12, 0]); // misc, size
-    out.extend((padded as u32).to_le_bytes()); // the section is a few KiB of constants
+    let start = begin(out, record::HEADER_TRACING_DATA, 0);
+    out.extend((padded as u64).to_le_bytes()); // u32 size (a few KiB of constants), u32 padding
+    end(out, start);
     out.extend(section);
     out.resize(out.len() + padded - section.len(), 0);
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, session};
@@ -136,7 +137,7 @@ mod tests {
             let kind = u32::from_le_bytes(b[at..at + 4].try_into().unwrap());
             let mut size = usize::from(u16::from_le_bytes([b[at + 6], b[at + 7]]));
             if kind == 66 {
-                assert_eq!(size, 12);
+                assert_eq!(size, 16);
                 size += u32::from_le_bytes(b[at + 8..at + 12].try_into().unwrap()) as usize;
             }
             kinds.push(kind);

@@ -23,6 +23,9 @@ const MAX_PATH: usize = 4095;
 const MAX_COMM: usize = 15;
 /// Bytes reserved for a build id in a record.
 const BUILD_ID_SIZE: usize = 20;
+/// Build id of a vDSO that has none. perf takes `[vdso]` for its own process's
+/// and names its functions, unless a build id says that it is another.
+const VDSO_BUILD_ID: &[u8; BUILD_ID_SIZE] = b"vdso of the emulator";
 /// `PROT_EXEC`
 const PROT_EXEC: u32 = 4;
 
@@ -111,6 +114,8 @@ impl Encoder {
         if prot & PROT_EXEC == 0 {
             misc |= misc::MMAP_DATA;
         }
+        let vdso = FileId::BuildId(VDSO_BUILD_ID.to_vec());
+        let file = if path == "[vdso]" && *file == FileId::None { &vdso } else { file };
         if matches!(file, FileId::BuildId(_)) {
             misc |= misc::MMAP_BUILD_ID;
         }
@@ -233,7 +238,7 @@ pub fn begin(out: &mut Vec<u8>, kind: u32, misc: u16) -> usize {
 /// that their sum fits 16 bits.
 pub fn end(out: &mut [u8], start: usize) {
     let size = out.len() - start;
-    debug_assert!(size % 8 == 0 && size <= usize::from(u16::MAX), "size {size}");
+    debug_assert!(size.is_multiple_of(8) && size <= usize::from(u16::MAX), "size {size}");
     out[start + 6..start + 8].copy_from_slice(&(size as u16).to_le_bytes());
 }
 
@@ -269,6 +274,7 @@ fn cut(bytes: &[u8], max: usize) -> &[u8] {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
     use crate::export::testing::{event, sample, session};
@@ -330,6 +336,11 @@ mod tests {
         let b = bytes(&e, &map(FileId::Inode { ino: 0x1234 }, 5));
         assert_eq!(b[4..6], [2, 0]);
         assert_eq!(b[40..64], words(&[0, 0x1234, 0])[..]);
+        let mut vdso = map(FileId::None, 5);
+        if let Record::Mmap2 { path, .. } = &mut vdso {
+            *path = "[vdso]".into();
+        }
+        assert_eq!(bytes(&e, &vdso)[4..6], [2, 0x40]);
         let b = bytes(&e, &map(FileId::None, 3));
         assert_eq!(b[4..6], [2, 0x20], "not executable: MMAP_DATA");
         assert_eq!(b[40..64], [0; 24]);

@@ -31,7 +31,7 @@ pub fn save(regs: &Regs, orig: u64) -> [u64; WORDS] {
 }
 
 /// The registers that the words hold; the thread pointer is elsewhere.
-pub fn restore(words: &[u64]) -> Regs {
+pub fn restore(words: &[u64; WORDS]) -> Regs {
     let mut regs = Regs::new(Arch::Aarch64);
     regs.gp[..31].copy_from_slice(&words[..31]);
     regs.set_sp(words[SP]);

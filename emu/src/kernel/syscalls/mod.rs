@@ -68,20 +68,22 @@ pub async fn dispatch(k: &Kernel) -> Outcome {
     let Some(sysno) = Sysno::from_nr(arch, nr) else {
         return k.step(Point::Body, |s| Outcome::Return(unknown(s, nr))).await;
     };
-    let work = async {
-        match sysno {
-            Sysno::RtSigreturn => k.step(Point::Body, signals::rt_sigreturn).await,
-            Sysno::Exit | Sysno::ExitGroup => k.step(Point::Body, |s| exit(s, args[0])).await,
-            Sysno::Nanosleep | Sysno::ClockNanosleep => time::sleep(k, sysno, args).await,
-            _ => k.step(Point::Body, |s| Outcome::Return(call(s, sysno, args))).await,
-        }
+    let has_frame = !is_tail_call(arch, sysno);
+    let inner = inner_functions(sysno);
+    if has_frame {
+        k.call(Function::of_syscall(sysno)).await;
+    }
+    k.enter(inner).await;
+    let outcome = match sysno {
+        Sysno::RtSigreturn => k.step(Point::Body, signals::rt_sigreturn).await,
+        Sysno::Exit | Sysno::ExitGroup => k.step(Point::Body, |s| exit(s, args[0])).await,
+        Sysno::Nanosleep | Sysno::ClockNanosleep => time::sleep(k, sysno, args).await,
+        _ => k.step(Point::Body, |s| Outcome::Return(call(s, sysno, args))).await,
     };
-    let work = k.calls(inner_functions(sysno), work);
-    let outcome = if is_tail_call(arch, sysno) {
-        work.await
-    } else {
-        k.call(Function::of_syscall(sysno), work).await
-    };
+    k.leave(inner).await;
+    if has_frame {
+        k.ret().await;
+    }
     k.with(|s| trace(s, sysno, &args, outcome));
     outcome
 }
@@ -125,13 +127,13 @@ fn trace(state: &mut State, sysno: Sysno, args: &[u64; 6], outcome: Outcome) {
         return;
     }
     let ret = match outcome {
-        Outcome::Return(value) => value as i64,
-        Outcome::Keep => state.user_regs().ret() as i64,
-        Outcome::Gone => 0,
+        Outcome::Return(value) => Some(value),
+        Outcome::Keep => Some(state.user_regs().ret()),
+        Outcome::Gone => None,
     };
     let (arch, mm, arena) = (state.arch, &state.mm, &state.arena);
     let read = |addr: u64, max: usize| peek_prefix(mm, arena, addr, max);
-    let line = format!("{arch} {} {args:x?} = {ret:x} {}", sysno.name(), read(0, 0).is_some());
+    let line = arch::strace::format_call(arch, sysno, args, &read, ret);
     eprintln!("{line}");
 }
 

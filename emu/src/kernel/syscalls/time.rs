@@ -101,16 +101,16 @@ pub async fn sleep(k: &Kernel, sysno: Sysno, a: [u64; 6]) -> Outcome {
         Ok(until) => until,
         Err(errno) => return Outcome::Return(encode(Err(errno))),
     };
-    k.calls(&[Named::Schedule, Named::InnerSchedule], async {
-        k.step(Point::Sleep, |s| {
-            s.software_event(EventKind::ContextSwitches, None);
-        })
-        .await;
-        // Timers that fire while the CPU is idle do not sample this task.
-        k.with(|s| s.idle_until(until));
-        k.step(Point::Wake, |_| ()).await;
+    const SCHEDULE: [Named; 2] = [Named::Schedule, Named::InnerSchedule];
+    k.enter(&SCHEDULE).await;
+    k.step(Point::Sleep, |s| {
+        s.software_event(EventKind::ContextSwitches, None);
     })
     .await;
+    // Timers that fire while the CPU is idle do not sample this task.
+    k.with(|s| s.idle_until(until));
+    k.step(Point::Wake, |_| ()).await;
+    k.leave(&SCHEDULE).await;
     Outcome::Return(0)
 }
 

@@ -94,7 +94,7 @@ fn status(s: &State) -> String {
         s.task.ppid,
         s.mm.total() / 1024,
         s.mm.table.present() * 4,
-        s.task.signals.blocked,
+        s.task.signals.blocked.0,
         u = s.task.uid,
         g = s.task.gid,
     )

@@ -48,7 +48,7 @@ pub fn save(regs: &Regs, orig: u64) -> [u64; WORDS] {
 }
 
 /// The registers that the words hold; thread pointers are elsewhere.
-pub fn restore(words: &[u64]) -> Regs {
+pub fn restore(words: &[u64; WORDS]) -> Regs {
     let mut regs = Regs::new(Arch::X86_64);
     for (word, number) in words.iter().zip(ORDER) {
         regs.gp[number] = *word;
