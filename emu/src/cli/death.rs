@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use arch::decode::{Access, Decoder};
 use arch::siginfo::SigFields;
-use arch::decode::Decoder;
 use arch::signal::{Signal, code};
 use arch::{Arch, Regs};
 
@@ -17,9 +17,11 @@ use crate::perf::record::context;
 use crate::symbols::LookupAddress;
 
 /// Stack frames that are walked; a report shows fewer.
-const MAX_FRAMES: u16 = 1024;
+const MAX_FRAMES: u16 = u16::MAX;
 /// Frames shown at each end of a long stack.
 const SHOWN: usize = 12;
+/// Bytes shown of an instruction.
+const MAX_BYTES: usize = 8;
 /// Instructions shown before and after the one at the PC.
 const AROUND: usize = 5;
 /// How far back a function's start may be for its instructions to be decoded from there.
@@ -60,10 +62,7 @@ impl Death {
             (_, code::SI_QUEUE) => ("SI_QUEUE", "sent by sigqueue"),
             (_, code::SI_TIMER) => ("SI_TIMER", "a timer expired"),
             (Signal::SIGTRAP, code::SI_KERNEL) => ("SI_KERNEL", "a breakpoint instruction"),
-            (Signal::SIGSEGV, code::SI_KERNEL) => {
-                ("SI_KERNEL", "a general protection fault: a non-canonical address, \
-                  or an instruction that user code may not execute")
-            }
+            (Signal::SIGSEGV, code::SI_KERNEL) => ("SI_KERNEL", "a general protection fault"),
             (_, code::SI_KERNEL) => ("SI_KERNEL", "sent by the kernel"),
             (Signal::SIGSEGV, code::SEGV_MAPERR) => ("SEGV_MAPERR", "nothing is mapped there"),
             (Signal::SIGSEGV, code::SEGV_ACCERR) => {
@@ -102,9 +101,20 @@ pub struct Report {
     /// Address of the instruction to be marked.
     marked: u64,
     regs: Regs,
-    stack: Vec<Place>,
-    /// The stack ends because [`MAX_FRAMES`] does.
-    endless: bool,
+    stack: Vec<Entry>,
+}
+
+/// A part of the stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entry {
+    /// A frame, by its number from 0.
+    Frame(usize, Place),
+    /// The frame before, so many times more.
+    Same(usize),
+    /// So many frames that are not shown.
+    Hidden(usize),
+    /// The stack is longer than we look.
+    Endless,
 }
 
 impl Report {
@@ -114,17 +124,10 @@ impl Report {
         let regs = state.user_regs();
         let marked = faulting_pc(state, death, &regs);
         let place = names.place(LookupAddress::Instruction(marked));
-        let (stack, endless) = stack(state, &names, &regs, marked);
-        Report {
-            death,
-            access: death.is_fault().then(|| access(state, death, &regs)).flatten(),
-            code: around(state, &place, marked),
-            place,
-            marked,
-            regs,
-            stack,
-            endless,
-        }
+        let stack = entries(&stack(state, &regs, marked), |at| names.place(at));
+        let access = if death.is_fault() { access(state, death, &regs) } else { None };
+        let code = if is_code(state, marked) { around(state, &place, marked) } else { vec![] };
+        Report { death, access, place, code, marked, regs, stack }
     }
 
     /// The report as text, for a guest called `name`.
@@ -156,22 +159,17 @@ impl Report {
 
     fn push_stack(&self, text: &mut String, style: Style) {
         let _ = writeln!(text, "{}", style.bold("Stack, by frame pointer:"));
-        let hidden = self.stack.len().saturating_sub(2 * SHOWN);
-        for (i, place) in self.stack.iter().enumerate() {
-            if hidden > 1 && (SHOWN..SHOWN + hidden).contains(&i) {
-                if i == SHOWN {
-                    let _ = writeln!(text, "       … {hidden} more frames …");
-                }
-                continue;
-            }
-            let number = format!("#{i}");
-            for (nth, line) in place.lines(style).iter().enumerate() {
+        for entry in &self.stack {
+            let (number, lines) = match entry {
+                Entry::Frame(i, place) => (format!("#{i}"), place.lines(style)),
+                Entry::Same(n) => (String::new(), vec![format!("… the same {n} times more")]),
+                Entry::Hidden(n) => (String::new(), vec![format!("… {n} frames not shown")]),
+                Entry::Endless => (String::new(), vec!["… and so on".to_owned()]),
+            };
+            for (nth, line) in lines.iter().enumerate() {
                 let number = if nth == 0 { number.as_str() } else { "" };
                 let _ = writeln!(text, "  {number:<4} {line}");
             }
-        }
-        if self.endless {
-            let _ = writeln!(text, "       … and so on");
         }
     }
 
@@ -181,11 +179,16 @@ impl Report {
             let _ = writeln!(text, "  none at {:#x}", self.marked);
             return;
         }
-        let bytes = |b: &[u8]| b.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ");
-        let width = self.code.iter().map(|(_, b, _)| 3 * b.len()).max().unwrap_or(0);
+        let bytes = |b: &[u8]| {
+            let shown = b.iter().take(MAX_BYTES).map(|b| format!("{b:02x}"));
+            let more = (b.len() > MAX_BYTES).then(|| "…".to_owned());
+            shown.chain(more).collect::<Vec<_>>().join(" ")
+        };
+        let width =
+            self.code.iter().map(|(_, b, _)| bytes(b).chars().count()).max().unwrap_or(0);
         for (addr, code, insn) in &self.code {
             let mark = if *addr == self.marked { "=>" } else { "" };
-            let line = format!("  {mark:2} {addr:#018x}  {:<width$} {insn}", bytes(code));
+            let line = format!("  {mark:2} {addr:#018x}  {:<width$}  {insn}", bytes(code));
             let line = if mark.is_empty() { line } else { style.red(&line) };
             let _ = writeln!(text, "{line}");
         }
@@ -215,23 +218,28 @@ fn faulting_pc(state: &State, death: Death, regs: &Regs) -> u64 {
 
 /// What the instruction tried to do with which address.
 fn access(state: &State, death: Death, regs: &Regs) -> Option<String> {
-    if !matches!(death.signal, Signal::SIGSEGV | Signal::SIGBUS) || death.code == code::SI_KERNEL {
+    if !matches!(death.signal, Signal::SIGSEGV | Signal::SIGBUS) {
         return None;
     }
+    let decoder = Decoder::new(regs.arch);
+    let tag = if regs.arch == Arch::Aarch64 { 0xff << 56 } else { 0 };
+    let mut operands = decoder.memory_operand(&peek(state, regs.pc, 16), regs);
+    operands.iter_mut().for_each(|a| a.addr &= !tag);
+    let verb = |write| if write { "write to" } else { "read from" };
+    if death.code == code::SI_KERNEL {
+        // The kernel does not tell the address of a general protection fault.
+        let canonical = |addr: u64| ((addr << 16) as i64 >> 16) as u64 == addr;
+        return Some(match operands.iter().find(|a| !canonical(a.addr)) {
+            Some(a) => format!("{} the non-canonical address {:#x}", verb(a.write), a.addr),
+            None => "an instruction that user code may not execute".to_owned(),
+        });
+    }
     let addr = death.addr;
-    let operands = || {
-        let decoder = Decoder::new(regs.arch);
-        decoder.memory_operand(&peek(state, regs.pc, 16), regs)
-    };
-    let touches = |a: &arch::decode::Access| addr.wrapping_sub(a.addr) < u64::from(a.size.max(1));
-    let what = if addr == regs.pc {
-        "jump to"
-    } else {
-        match operands().into_iter().filter(touches).map(|a| a.write).max() {
-            Some(true) => "write to",
-            Some(false) => "read from",
-            None => "access to",
-        }
+    let touches = |a: &&Access| addr.wrapping_sub(a.addr) < u64::from(a.size.max(1));
+    let what = match operands.iter().filter(touches).map(|a| a.write).max() {
+        _ if addr == regs.pc => "jump to",
+        Some(write) => verb(write),
+        None => "access to",
     };
     Some(format!("{what} address {addr:#x}, {}", whereabouts(state, addr, regs)))
 }
@@ -301,30 +309,68 @@ fn around(state: &State, place: &Place, pc: u64) -> Vec<(u64, Vec<u8>, String)> 
     lines
 }
 
-/// The user stack, and whether it goes on after the last frame.
-fn stack(state: &State, names: &Names, regs: &Regs, pc: u64) -> (Vec<Place>, bool) {
+/// Whether `addr` may be executed.
+fn is_code(state: &State, addr: u64) -> bool {
+    state.mm.area(addr).is_some_and(|a| a.prot.exec)
+}
+
+/// The user stack from `pc` outwards.
+fn stack(state: &State, regs: &Regs, pc: u64) -> Vec<LookupAddress> {
     let load = |addr: u64| Some(u64::from_le_bytes(peek(state, addr, 8).try_into().ok()?));
     let mut chain = Chain::new(MAX_FRAMES);
     walk_user(&mut chain, regs, load);
-    let mut addresses: Vec<u64> =
+    let mut callers: Vec<u64> =
         chain.into_words().into_iter().filter(|a| *a < context::MAX).skip(1).collect();
     // The zero that ends a chain of frames is no caller.
-    while addresses.last() == Some(&0) {
-        addresses.pop();
+    while callers.last() == Some(&0) {
+        callers.pop();
     }
-    let endless = addresses.len() + 1 >= usize::from(MAX_FRAMES);
-    if !state.mm.area(pc).is_some_and(|a| a.prot.exec) {
-        // A jump into nowhere: the function that made it has not been left by frames.
+    if !is_code(state, pc) {
+        // A jump into nowhere: the function that made it has not called by frames.
         let caller = match regs.arch {
             Arch::X86_64 => load(regs.sp()),
             Arch::Aarch64 => Some(regs.gp[arch::aarch64::regs::LR]),
         };
-        let is_code = |a: &u64| state.mm.area(*a).is_some_and(|area| area.prot.exec);
-        addresses.splice(0..0, caller.filter(is_code));
+        callers.splice(0..0, caller.filter(|a| is_code(state, *a)));
     }
-    let mut places = vec![names.place(LookupAddress::Instruction(pc))];
-    places.extend(addresses.into_iter().map(|a| names.place(LookupAddress::Return(a))));
-    (places, endless)
+    let pc = LookupAddress::Instruction(pc);
+    std::iter::once(pc).chain(callers.into_iter().map(LookupAddress::Return)).collect()
+}
+
+/// The stack as it is shown: repeated frames once, of a long rest the ends.
+fn entries(stack: &[LookupAddress], place: impl Fn(LookupAddress) -> Place) -> Vec<Entry> {
+    // Number of the frame, how often it comes.
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (i, at) in stack.iter().enumerate() {
+        match runs.last_mut() {
+            Some((first, times)) if stack.get(*first) == Some(at) => *times += 1,
+            _ => runs.push((i, 1)),
+        }
+    }
+    let hidden = match runs.len() {
+        n if n > 2 * SHOWN + 1 => SHOWN..n - SHOWN,
+        _ => 0..0,
+    };
+    let mut list = Vec::new();
+    for (nth, &(first, times)) in runs.iter().enumerate() {
+        if hidden.contains(&nth) {
+            if nth == hidden.start {
+                let frames = runs[hidden.clone()].iter().map(|(_, times)| times).sum();
+                list.push(Entry::Hidden(frames));
+            }
+            continue;
+        }
+        if let Some(at) = stack.get(first) {
+            list.push(Entry::Frame(first, place(*at)));
+        }
+        if times > 1 {
+            list.push(Entry::Same(times - 1));
+        }
+    }
+    if stack.len() >= usize::from(MAX_FRAMES) {
+        list.push(Entry::Endless);
+    }
+    list
 }
 
 /// Names and values, in the order in which people look for them.
@@ -344,5 +390,85 @@ fn registers(regs: &Regs) -> Vec<(&'static str, u64)> {
             list.extend([("pc", regs.pc), ("pstate", regs.flags), ("tpidr", regs.tls)]);
             list
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+
+    fn place(at: LookupAddress) -> Place {
+        let function = Some((format!("f{:x}", at.address()), 1));
+        Place { address: at.address(), function, file: None, source: vec![] }
+    }
+
+    fn returns(addresses: impl IntoIterator<Item = u64>) -> Vec<LookupAddress> {
+        addresses.into_iter().map(LookupAddress::Return).collect()
+    }
+
+    #[test]
+    fn recursion_is_shown_once() {
+        let stack = returns([1, 2, 2, 2, 3]);
+        let list = entries(&stack, place);
+        let frame = |i: usize| Entry::Frame(i, place(stack[i]));
+        assert_eq!(list, [frame(0), frame(1), Entry::Same(2), frame(4)]);
+    }
+
+    #[test]
+    fn both_ends_of_a_long_stack_are_shown() {
+        let list = entries(&returns(0..1000), place);
+        assert_eq!(list.len(), 2 * SHOWN + 1);
+        assert_eq!(list[SHOWN], Entry::Hidden(1000 - 2 * SHOWN));
+        assert!(matches!(list.last(), Some(Entry::Frame(999, _))));
+        // Two functions that call each other, without end.
+        let list = entries(&returns((0..65_535).map(|i| i % 2)), place);
+        assert_eq!(list.last(), Some(&Entry::Endless));
+        assert_eq!(entries(&[], place), []);
+    }
+
+    fn report(signal: Signal, code: i32) -> Report {
+        let mut regs = Regs::new(Arch::X86_64);
+        regs.pc = 0x40_1234;
+        Report {
+            death: Death { signal, code, addr: 0 },
+            access: Some("write to address 0x0".to_owned()),
+            place: place(LookupAddress::Instruction(regs.pc)),
+            code: vec![
+                (0x40_1233, vec![0x55], "push rbp".into()),
+                (0x40_1234, vec![0x89; 11], "mov".into()),
+            ],
+            marked: regs.pc,
+            regs,
+            stack: entries(&returns([regs.pc, 0x40_2000]), place),
+        }
+    }
+
+    #[test]
+    fn a_fault_is_explained() {
+        let text = report(Signal::SIGSEGV, code::SEGV_MAPERR).render("prog", Style::PLAIN);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "emu: prog: killed by SIGSEGV (Segmentation fault)");
+        assert_eq!(lines[1], "  SEGV_MAPERR: nothing is mapped there");
+        assert_eq!(lines[2], "  write to address 0x0");
+        assert_eq!(lines[3], "  at 0x401234 f401234+0x1");
+        assert!(lines.contains(&"  #1   0x0000000000402000 f402000+0x1"), "{text}");
+        assert!(lines.contains(&"  => 0x0000000000401234  89 89 89 89 89 89 89 89 …  mov"), "{text}");
+        assert!(text.contains("rip 0000000000401234"), "{text}");
+        let colour = report(Signal::SIGSEGV, code::SEGV_MAPERR).render("prog", Style::COLOUR);
+        assert!(colour.contains("\x1b[1;31m"));
+    }
+
+    #[test]
+    fn a_signal_that_was_sent_shows_no_code() {
+        let text = report(Signal::SIGABRT, code::SI_TKILL).render("prog", Style::PLAIN);
+        assert!(text.contains("sent by the guest itself") && text.contains("#0"), "{text}");
+        assert!(!text.contains("Registers") && !text.contains("Code"), "{text}");
+    }
+
+    #[test]
+    fn every_register_has_a_name() {
+        assert_eq!(registers(&Regs::new(Arch::X86_64)).len(), 19);
+        assert_eq!(registers(&Regs::new(Arch::Aarch64)).len(), 35);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use guests::{Catalogue, Guest};
 
 use crate::cli::options::GuestsOptions;
-use crate::cli::output::{Failure, Style, status, to_stdout};
+use crate::cli::output::{Failure, Style, quoted, status, to_stdout};
 use crate::cli::world;
 
 /// Prints the catalogue, or all about one guest.
@@ -23,7 +23,7 @@ pub fn run(options: &GuestsOptions) -> Result<u8, Failure> {
             Some(guest) => details(&catalogue, guest, style),
             None => {
                 let names = catalogue.guests().iter().map(|g| g.name.as_str());
-                return Err(Failure::new(status::NOT_FOUND, world::unknown(name, names)));
+                return Err(Failure::new(status::NOT_FOUND, world::unknown("guest", name, names)));
             }
         },
     };
@@ -114,13 +114,4 @@ fn push_runs(text: &mut String, guest: &Guest, style: Style) {
     for (command, what) in rows {
         let _ = writeln!(text, "  {}  {}", style.cyan(&format!("{command:width$}")), what);
     }
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

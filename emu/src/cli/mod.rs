@@ -72,19 +72,51 @@ fn not_parsed(error: &clap::Error, words: &[OsString]) -> Result<u8, Failure> {
     }
 }
 
-/// clap's message on one line, with its tips.
+/// clap's message on one line, with its first tip.
 fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
     let text = error.render().to_string();
-    let mut parts: Vec<String> = Vec::new();
-    for paragraph in text.split("\n\n") {
-        let paragraph = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        if let Some(message) = paragraph.strip_prefix("error: ") {
-            parts.push(message.to_owned());
-        } else if let Some(tip) = paragraph.strip_prefix("tip: ") {
-            parts.push(tip.to_owned());
-        }
+    let message = text.split("\n\n").next().unwrap_or_default();
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut line = message.strip_prefix("error: ").unwrap_or(&message).to_owned();
+    if let Some(tip) = text.lines().find_map(|l| l.trim_start().strip_prefix("tip: ")) {
+        line.push_str("; ");
+        line.push_str(tip);
     }
-    let subcommand = words.get(1).and_then(|w| w.to_str()).filter(|w| ["run", "guests"].contains(w));
-    let command = subcommand.map(|w| format!("emu {w}")).unwrap_or_else(|| "emu".to_owned());
-    format!("{}; see `{command} --help`", parts.join("; "))
+    let subcommand = words.get(1).and_then(|w| w.to_str());
+    let of = match subcommand.filter(|w| ["run", "guests"].contains(w)) {
+        Some(word) => format!(" {word}"),
+        None => String::new(),
+    };
+    format!("{line}; see `emu{of} --help`")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+
+    fn message(words: &[&str]) -> String {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let failure = execute(&words).unwrap_err();
+        assert_eq!(failure.status, status::FAILURE);
+        failure.message.unwrap()
+    }
+
+    #[test]
+    fn wrong_words_get_one_line() {
+        assert_eq!(
+            message(&["emu", "run", "--stric", "demo"]),
+            "unexpected argument '--stric' found; a similar argument exists: '--strict'; \
+             see `emu run --help`"
+        );
+        assert_eq!(
+            message(&["emu", "gests"]),
+            "unrecognized subcommand 'gests'; a similar subcommand exists: 'guests'; \
+             see `emu --help`"
+        );
+        assert_eq!(
+            message(&["emu", "run", "-c", "5", "-F", "5"]),
+            "the argument '--count <N>' cannot be used with '--freq <N>'; see `emu run --help`"
+        );
+    }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use arch::Arch;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
@@ -48,29 +48,34 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "emu run [OPTIONS] [--] [GUEST [ARG]...]",
-    long_about = "\
-Run a guest and sample it.
+    disable_help_flag = true,
+    help_template = "\
+{about-with-newline}
+{usage-heading} {usage}
 
-GUEST is a name from `emu guests` or the path of a static Linux program. What follows it
-are the guest's arguments, options included. Without GUEST the demo runs. A catalogue
-guest without arguments gets those of its catalogue entry.",
+GUEST is a name from `emu guests` or the path of a static Linux program. What follows
+it are the guest's arguments, options included. Without GUEST the demo runs; without
+ARG a guest of the catalogue gets the arguments that the catalogue has for it.
+
+{all-args}{after-help}",
     after_help = "\
-What the guest sees does not depend on the machine: time is virtual (one instruction is one
-nanosecond), addresses, process ids and random numbers are fixed, and so is the environment:
-PATH=/usr/bin:/bin HOME=/ LANG=C TERM=dumb. It can read its own program file, the files that
-its arguments name, and standard input. What it writes to files is kept in memory and dropped.
-It starts in /, or in the current directory if an argument names a file relative to that.
+The guest's world does not depend on the machine: time is virtual (an instruction takes
+a nanosecond); addresses, process ids and random numbers are fixed, and so is the
+environment: PATH=/usr/bin:/bin HOME=/ LANG=C TERM=dumb. The guest can read its program
+file, the files that its arguments name, and standard input. Files that it writes are
+kept in memory and dropped at the end. It starts in /, or in the current directory if an
+argument names a file relative to that. A guest of the catalogue is /bin/NAME to itself.
 
-Exit status: that of the guest; 128+N if signal N ended it; 124 if --max-instructions did;
+Exit status: the guest's; 128+N if signal N ended it; 124 if --max-instructions did;
 125 if emu failed; 126 if GUEST cannot be run; 127 if it is not found; 130 after Ctrl-C.
-The profile is completed in every case.
+What was sampled until then is in the profile in any case.
 
 Examples:
-  emu run demo                              cycles at 4000 Hz with callchains, into perf.data
-  emu run -e page-faults -c 1 ./prog        every page fault of a program of your own
-  emu run -e cycles:u,branches -c 100k demo two events, fixed periods
-  emu run --format folded -o - demo         folded stacks on standard output
-  emu run -o - bench | perf report -i -     straight into perf"
+  emu run                                     the demo, into perf.data
+  emu run -e page-faults -c 1 -- ./prog arg   every page fault of a program of your own
+  emu run -e cycles:u,branches -c 100k bench  two events with fixed periods
+  emu run --format folded -o - demo           folded stacks on standard output
+  emu run -o - bench | perf report -i -       straight into perf"
 )]
 pub struct RunOptions {
     /// See [`SamplingOptions`].
@@ -85,8 +90,11 @@ pub struct RunOptions {
     /// See [`MachineOptions`].
     #[command(flatten)]
     pub machine: MachineOptions,
-    /// Name or path of the guest, then its arguments
-    #[arg(trailing_var_arg = true, value_name = "GUEST [ARG]", help_heading = "Guest")]
+    /// Print help
+    #[arg(short, long, action = ArgAction::Help, help_heading = "Help")]
+    help: Option<bool>,
+    /// Name or path of the guest, then its arguments.
+    #[arg(trailing_var_arg = true, hide = true)]
     pub command: Vec<OsString>,
 }
 
@@ -94,16 +102,16 @@ pub struct RunOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling (as perf record)")]
 pub struct SamplingOptions {
-    /// Events, separated by commas; may be repeated: cycles, instructions, branches,
+    /// Events, separated by commas (may be repeated): cycles, instructions, branches,
     /// cpu-clock, page-faults, context-switches, raw_syscalls:sys_enter,
-    /// raw_syscalls:sys_exit; with :u user code only, with :k kernel code only
+    /// raw_syscalls:sys_exit; :u after a name takes user code only, :k kernel code only
     #[arg(short = 'e', long = "event", value_name = "EVENTS", default_value = "cycles")]
     pub events: Vec<String>,
     /// Take a sample every N events (suffixes k, M, G)
     #[arg(short = 'c', long, value_name = "N", value_parser = positive, conflicts_with = "freq")]
     pub count: Option<u64>,
-    /// Take about N samples a second of virtual time, at most 100k [default: 4000;
-    /// tracepoints: every hit]
+    /// Take about N samples a second of virtual time, at most 100k [default: 4000, but
+    /// every hit of a tracepoint]
     #[arg(short = 'F', long, value_name = "N", value_parser = frequency)]
     pub freq: Option<u64>,
     /// Record callchains by frame pointer (the default)
@@ -125,8 +133,8 @@ pub struct SamplingOptions {
 #[command(next_help_heading = "Output")]
 pub struct OutputOptions {
     /// Write the profile to FILE; an existing FILE becomes FILE.old. With - it goes to
-    /// standard output and the guest's output to standard error [default: perf.data, or
-    /// perf.folded, perf.script by format]
+    /// standard output and the guest's output to standard error [default: perf.data,
+    /// perf.folded or perf.script, by format]
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Format of the profile: perf (perf.data), folded (one line a stack, for flame
@@ -140,12 +148,12 @@ pub struct OutputOptions {
 
 /// The guest's world.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What the guest sees")]
+#[command(next_help_heading = "The guest's world")]
 pub struct WorldOptions {
     /// Make the host directory DIR the guest's /; GUEST is then a path below it
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Set an environment variable; may be repeated
+    /// Set an environment variable (may be repeated)
     #[arg(long, value_name = "NAME=VALUE", value_parser = OsStringValueParser::new().try_map(variable))]
     pub env: Vec<Variable>,
 }
@@ -316,4 +324,130 @@ fn variable(text: OsString) -> Result<Variable, String> {
 /// Whether `-o` names standard output.
 pub fn is_stdout(file: &OsStr) -> bool {
     file.as_bytes() == b"-"
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use crate::perf::record::EventKind;
+    use clap::CommandFactory;
+
+    fn run(words: &[&str]) -> RunOptions {
+        match Cli::try_parse_from(["emu", "run"].iter().chain(words)).unwrap().command {
+            Command::Run(options) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn error(words: &[&str]) -> String {
+        Cli::try_parse_from(["emu", "run"].iter().chain(words)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_help() {
+        let o = run(&[]);
+        let events = o.sampling.events().unwrap();
+        assert_eq!(events.len(), 1);
+        assert_eq!((events[0].kind, events[0].rate), (EventKind::Cycles, Rate::Frequency(4000)));
+        assert!(events[0].callchain && events[0].max_stack == 0);
+        assert_eq!((o.output.output, o.output.format), (None, Format::PerfData));
+        assert!(!o.output.quiet && !o.machine.strict && !o.machine.strace);
+        assert_eq!((o.machine.arch, o.machine.pmu_irq), (None, PmuIrq::Nmi));
+        assert_eq!((o.machine.seed, o.machine.aslr, o.machine.max_instructions), (1, None, None));
+        assert_eq!((o.world.root, o.world.env, o.command), (None, vec![], vec![]));
+    }
+
+    #[test]
+    fn what_follows_the_guest_is_its_own() {
+        let o = run(&["-c", "10", "demo", "-c", "20", "--", "--help"]);
+        assert_eq!(o.sampling.count, Some(10));
+        assert_eq!(o.command, ["demo", "-c", "20", "--", "--help"]);
+        assert_eq!(run(&["--", "demo", "x"]).command, ["demo", "x"]);
+        assert_eq!(run(&["--", "-odd"]).command, ["-odd"]);
+        assert!(error(&["--odd", "demo"]).contains("--odd"));
+    }
+
+    #[test]
+    fn events_are_lists_and_repeat() {
+        let o = run(&["-e", "cycles:u,faults", "-e", "raw_syscalls:sys_enter", "-F", "99"]);
+        let events = o.sampling.events().unwrap();
+        assert_eq!(events.len(), 3);
+        assert!(events.iter().all(|e| e.rate == Rate::Frequency(99)));
+        let o = run(&["-e", "cycles,raw_syscalls:sys_exit", "--no-call-graph"]);
+        let events = o.sampling.events().unwrap();
+        assert_eq!(events[1].rate, Rate::Period(1));
+        assert!(!events[0].callchain);
+        assert!(run(&["-e", "cycels"]).sampling.events().is_err());
+    }
+
+    #[test]
+    fn call_graphs() {
+        let o = run(&["-g", "--call-graph", "fp", "--max-stack=1024"]);
+        assert_eq!(o.sampling.call_graph, Some(CallGraph::Fp));
+        let events = o.sampling.events().unwrap();
+        assert!(events[0].callchain && events[0].max_stack == 1024);
+        for mode in ["dwarf", "sframe", "lbr", "fp,defer"] {
+            assert!(error(&["--call-graph", mode]).contains("cannot do this yet"), "{mode}");
+        }
+        assert!(error(&["--call-graph", "no"]).contains("the only mode is fp"));
+        assert!(error(&["-g", "--no-call-graph"]).contains("cannot be used with"));
+        assert!(error(&["--max-stack", "1025"]).contains("1..=1024"));
+        assert!(error(&["--max-stack", "0"]).contains("1..=1024"));
+    }
+
+    #[test]
+    fn numbers_have_suffixes() {
+        for (text, value) in [("7", 7), ("2k", 2000), ("2K", 2000), ("3M", 3_000_000)] {
+            assert_eq!(number(text), Ok(value));
+        }
+        assert_eq!(number("4G"), Ok(4_000_000_000));
+        for text in ["", "k", "-1", "+1", "1.5k", "1kk", "ä", "0x10", "99999999999G"] {
+            assert!(number(text).is_err(), "{text}");
+        }
+        assert!(positive("0k").is_err());
+        assert_eq!(frequency("100k"), Ok(100_000));
+        assert!(frequency("100001").unwrap_err().contains("-c"));
+        assert_eq!((seed("0x10"), seed("0")), (Ok(16), Ok(0)));
+        assert!(seed("-1").is_err() && seed("0x").is_err());
+    }
+
+    #[test]
+    fn count_excludes_frequency() {
+        assert!(error(&["-c", "1", "-F", "1"]).contains("cannot be used with"));
+    }
+
+    #[test]
+    fn variables_are_bytes() {
+        let o = run(&["--env", "A=b=c", "--env", "E="]);
+        assert_eq!(o.world.env, [Variable::new("A", "b=c"), Variable::new("E", "")]);
+        let raw = OsString::from_vec(b"N=\xff".to_vec());
+        assert_eq!(variable(raw).unwrap().entry(), b"N=\xff");
+        assert!(error(&["--env", "A"]).contains("NAME=VALUE"));
+        assert!(error(&["--env", "=b"]).contains("NAME=VALUE"));
+    }
+
+    #[test]
+    fn words_of_the_machine() {
+        let o = run(&["--arch", "aarch64", "--pmu-irq", "irq", "--seed", "5", "--aslr", "6"]);
+        assert_eq!((o.machine.arch, o.machine.pmu_irq), (Some(Arch::Aarch64), PmuIrq::Irq));
+        assert_eq!((o.machine.seed, o.machine.aslr), (5, Some(6)));
+        assert!(error(&["--arch", "arm"]).contains("x86_64 or aarch64"));
+        assert!(error(&["--format", "pprof"]).contains("perf, folded, script"));
+    }
+
+    #[test]
+    fn help_names_every_event_that_there_is() {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut("run").unwrap().render_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for event in ["cycles", "cpu-clock", "raw_syscalls:sys_exit", "--max-stack", "127"] {
+            assert!(help.contains(event), "{event}");
+        }
+    }
 }

@@ -35,7 +35,7 @@ pub struct Failure {
 impl Failure {
     /// A failure with a message.
     pub fn new(status: u8, message: impl ToString) -> Failure {
-        Failure { status, message: Some(message.to_string()) }
+        Failure { status, message: Some(without_numbers(&message.to_string())) }
     }
 
     /// The reader of our standard output has gone: what the shell shows for a program
@@ -45,15 +45,29 @@ impl Failure {
     }
 }
 
+/// Whether the profile's reader, not we, ended the export.
+pub fn is_broken_pipe(error: &ExportError) -> bool {
+    matches!(error, ExportError::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+}
+
 impl From<ExportError> for Failure {
     fn from(error: ExportError) -> Failure {
-        match &error {
-            ExportError::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
-                Failure::broken_pipe()
-            }
-            _ => Failure::new(status::FAILURE, error),
+        if is_broken_pipe(&error) {
+            return Failure::broken_pipe();
         }
+        Failure::new(status::FAILURE, error)
     }
+}
+
+/// A message without the `(os error N)` that says twice what the words before say.
+fn without_numbers(message: &str) -> String {
+    let mut text = message.to_owned();
+    while let Some(start) = text.find(" (os error ")
+        && let Some(len) = text[start..].find(')')
+    {
+        text.replace_range(start..=start + len, "");
+    }
+    text
 }
 
 /// Text on one line: control characters are escaped, line ends become spaces.
@@ -70,6 +84,15 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
         }
     }
     line.into()
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Prints `emu: MESSAGE` on standard error, on one line.
@@ -258,4 +281,60 @@ fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
         let message = format!("cannot rename {from} to {to}: {e}; choose another file with -o");
         Failure::new(status::FAILURE, message)
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line() {
+        assert_eq!(one_line("a\nb\x1b[1m"), "a b\\u{1b}[1m");
+        let failure = Failure::new(1, format!("x: {}; y", io::Error::from_raw_os_error(2)));
+        assert_eq!(failure.message.unwrap(), "x: No such file or directory; y");
+    }
+
+    #[test]
+    fn words_for_a_shell() {
+        assert_eq!(quoted("a/b.c"), "a/b.c");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn the_profile_before_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p.data");
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).ok();
+        let to = Destination::File(path.clone());
+        assert!(to.regular_file().is_none());
+        to.open(Format::PerfData).unwrap();
+        fs::write(&path, "1").unwrap();
+        fs::write(kallsyms_of(&path), "k1").unwrap();
+        to.open(Format::PerfData).unwrap();
+        assert_eq!((read("p.data"), read("p.data.old")), (None, Some("1".into())));
+        assert_eq!(read("p.data.old.kallsyms"), Some("k1".into()));
+        fs::write(&path, "2").unwrap();
+        assert_eq!(to.regular_file(), Some(path.as_path()));
+        to.open(Format::PerfData).unwrap();
+        assert_eq!(read("p.data.old"), Some("2".into()));
+        fs::remove_file(dir.path().join("p.data.old")).unwrap();
+        fs::create_dir(dir.path().join("p.data.old")).unwrap();
+        fs::write(&path, "3").unwrap();
+        let failure = to.open(Format::PerfData).map(drop).unwrap_err();
+        assert_eq!(failure.status, status::FAILURE);
+        assert!(failure.message.unwrap().starts_with("cannot rename "));
+        assert_eq!(read("p.data"), Some("3".into()));
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_message() {
+        let write = |kind: io::ErrorKind| {
+            let to = "standard output".to_owned();
+            Failure::from(ExportError::Write { what: "x", to, source: kind.into() })
+        };
+        assert_eq!(write(io::ErrorKind::BrokenPipe), Failure { status: 141, message: None });
+        assert_eq!(write(io::ErrorKind::StorageFull).status, status::FAILURE);
+    }
 }

@@ -85,7 +85,7 @@ impl Place {
             (Some((name, 0)), _) => style.cyan(name),
             (Some((name, offset)), _) => format!("{}+{offset:#x}", style.cyan(name)),
             (None, Some(file)) => format!("?? in {file}"),
-            (None, None) => "?? (not in mapped code)".to_owned(),
+            (None, None) => "?? (no code there)".to_owned(),
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         let bare = Place { function: None, source: vec![], ..place() };
         assert_eq!(bare.short(Style::PLAIN), "0x401234 ?? in prog");
         let wild = Place { file: None, ..bare };
-        assert_eq!(wild.short(Style::PLAIN), "0x401234 ?? (not in mapped code)");
+        assert_eq!(wild.short(Style::PLAIN), "0x401234 ?? (no code there)");
         assert_eq!(base_name("/a/b\n/"), "b ");
     }
 }

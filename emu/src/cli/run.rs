@@ -12,8 +12,10 @@ use signal_hook::flag;
 
 use crate::cli::death::{Death, Report};
 use crate::cli::options::RunOptions;
-use crate::cli::output::{Destination, Failure, Style, complain, kallsyms_of, status, to_stderr};
-use crate::cli::summary::{Profile, Summary, perf_command, unsupported};
+use crate::cli::output::{
+    Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr,
+};
+use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
@@ -56,12 +58,10 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     };
 
     kernel.with(|state| {
-        let ending = outcome.as_ref().ok().copied();
-        report(state, options, &world, ending, &destination, &mut profile.tally);
+        report(state, options, &world, &outcome, &destination, &mut profile.tally);
     });
     let ending = outcome.map_err(failure_of)?;
-    finished?;
-    kallsyms?;
+    finished.and(kallsyms)?;
     Ok(exit_status(ending, &stop))
 }
 
@@ -128,8 +128,9 @@ impl Recorder {
         output: Output,
     ) -> Result<Recorder, Failure> {
         let session = &state.perf.session;
-        let sink = crate::export::open(format, session, output, world::images(program))?;
-        Ok(Recorder { sink, tally: Tally::new(session, world::images(program)) })
+        let images = || world::images(program, state.arch);
+        let sink = crate::export::open(format, session, output, images())?;
+        Ok(Recorder { sink, tally: Tally::new(session, images()) })
     }
 
     fn take(&mut self, records: &[Record]) -> Result<(), ExportError> {
@@ -192,24 +193,24 @@ fn report(
     state: &State,
     options: &RunOptions,
     world: &World,
-    ending: Option<Ending>,
+    outcome: &Result<Ending, RunError>,
     destination: &Destination,
     tally: &mut Tally,
 ) {
     let style = Style::of_stderr();
-    let mut images: Images = world::images(&world.program);
+    let mut images: Images = world::images(&world.program, state.arch);
     if let Some(death) = Death::of(state) {
         to_stderr(&Report::new(state, death, &mut images).render(&world.name, style));
     }
     for line in unsupported(state, &mut images) {
         complain(&line);
     }
-    match ending {
-        Some(Ending::Limit) => complain(&format!(
+    match outcome {
+        Ok(Ending::Limit) => complain(&format!(
             "{}: stopped after {} instructions; --max-instructions allows no more",
             world.name, state.stats.instructions
         )),
-        Some(Ending::Strict) => complain(&format!(
+        Ok(Ending::Strict) => complain(&format!(
             "{}: stopped at something unsupported; without --strict it goes on",
             world.name
         )),
@@ -217,6 +218,13 @@ fn report(
     }
     if !options.output.quiet {
         let profile = profile_of(options.output.format, destination, world.program.root.as_deref());
+        let ending = match outcome {
+            Ok(ending) => ending_words(*ending),
+            Err(RunError::Export(e)) if is_broken_pipe(e) => {
+                "was stopped when the profile's reader went away".to_owned()
+            }
+            Err(_) => "did not finish".to_owned(),
+        };
         let summary = Summary::new(state, &world.name, ending, profile);
         to_stderr(&format!("\n{}", summary.render(tally, style)));
     }
@@ -226,7 +234,7 @@ fn profile_of(format: Format, destination: &Destination, root: Option<&Path>) ->
     let file = destination.regular_file();
     let open = file
         .filter(|_| format == Format::PerfData)
-        .map(|f| perf_command(f, &kallsyms_of(f), root));
+        .map(|f| perf_command(f, root));
     let size = file.and_then(|f| f.metadata().ok()).map(|m| m.len());
     Profile { name: destination.name(), size, open }
 }

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use arch::Arch;
+use arch::signal::Signal;
 
-use crate::cli::output::Style;
+use crate::cli::output::{Style, quoted};
 use crate::cli::place::{Names, base_name};
 use crate::cli::tally::{Row, Tally};
 use crate::export::Images;
@@ -27,8 +28,8 @@ pub struct Summary {
     pub name: String,
     /// Its architecture.
     pub arch: Arch,
-    /// How it ended; `None` if we failed.
-    pub ending: Option<Ending>,
+    /// How it ended, in words.
+    pub ending: String,
     /// Counts.
     pub stats: Stats,
     /// Virtual time.
@@ -65,7 +66,7 @@ pub struct Profile {
 
 impl Summary {
     /// Collects what `state` knows.
-    pub fn new(state: &State, name: &str, ending: Option<Ending>, profile: Profile) -> Summary {
+    pub fn new(state: &State, name: &str, ending: String, profile: Profile) -> Summary {
         let events = state.perf.events().map(|(event, counter)| EventLine {
             name: event.name.clone(),
             rate: event.rate,
@@ -86,9 +87,9 @@ impl Summary {
     /// The summary as text.
     pub fn render(&self, tally: &mut Tally, style: Style) -> String {
         let mut text = String::new();
-        let ending = ending_words(self.ending);
+        let title = format!("{} ({}) {}", self.name, self.arch, self.ending);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}", style.bold(&format!("{} ({}) {ending}", self.name, self.arch)));
+        let _ = writeln!(text, "{}", style.bold(&title));
         text.push('\n');
         self.push_counts(&mut text);
         text.push('\n');
@@ -189,8 +190,14 @@ impl Summary {
         let size = self.profile.size.map(|n| format!(", {}", bytes(n))).unwrap_or_default();
         let name = style.bold(&self.profile.name);
         let _ = writeln!(text, "Profile in {name} ({} sample{s}{size}).", grouped(samples));
-        if let Some(open) = &self.profile.open {
-            let _ = writeln!(text, "Open it: {open}");
+        match &self.profile.open {
+            _ if samples == 0 => {
+                let _ = writeln!(text, "The run was too short for a sample; try -c 100.");
+            }
+            Some(open) => {
+                let _ = writeln!(text, "Open it: {open}");
+            }
+            None => {}
         }
     }
 }
@@ -206,18 +213,17 @@ pub fn unsupported(state: &State, images: &mut Images) -> Vec<String> {
     state.unsupported.iter().map(line).collect()
 }
 
-/// How a run ended.
-fn ending_words(ending: Option<Ending>) -> String {
+/// How a guest ended.
+pub fn ending_words(ending: Ending) -> String {
     match ending {
-        Some(Ending::Exited(status)) => format!("exited with status {status}"),
-        Some(Ending::Signalled(number)) => match arch::signal::Signal::new(number.into()) {
+        Ending::Exited(status) => format!("exited with status {status}"),
+        Ending::Signalled(number) => match Signal::new(number.into()) {
             Some(signal) => format!("was killed by {signal}"),
             None => format!("was killed by signal {number}"),
         },
-        Some(Ending::Limit) => "was stopped by --max-instructions".to_owned(),
-        Some(Ending::Interrupted) => "was interrupted".to_owned(),
-        Some(Ending::Strict) => "was stopped by --strict".to_owned(),
-        None => "did not finish: emu failed".to_owned(),
+        Ending::Limit => "was stopped by --max-instructions".to_owned(),
+        Ending::Interrupted => "was interrupted".to_owned(),
+        Ending::Strict => "was stopped by --strict".to_owned(),
     }
 }
 
@@ -273,22 +279,103 @@ fn bytes(n: u64) -> String {
     }
 }
 
-/// The `perf` command that opens the profile `file`, with the kernel's symbols `kallsyms`
-/// beside it and guest files below `root`.
-pub fn perf_command(file: &Path, kallsyms: &Path, root: Option<&Path>) -> String {
-    let mut command = format!("perf report -i {} --kallsyms {}", quoted(file), quoted(kallsyms));
+/// The `perf` command that opens the profile `file`, with the guest's files below `root`.
+/// The profile itself names the kernel's functions.
+pub fn perf_command(file: &Path, root: Option<&Path>) -> String {
+    let mut command = format!("perf report -i {}", quoted(&file.to_string_lossy()));
     if let Some(root) = root {
-        command.push_str(&format!(" --symfs {}", quoted(root)));
+        command.push_str(&format!(" --symfs {}", quoted(&root.to_string_lossy())));
     }
     command
 }
 
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.into_owned();
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use crate::export::testing::{event, sample, session, start};
+    use crate::perf::record::{EventKind, Record};
+
+    fn summary(events: &[&str]) -> (Summary, Tally) {
+        let list = events.iter().map(|n| event(EventKind::Cycles, n)).collect();
+        let mut tally = Tally::new(&session(Arch::X86_64, list), Images::new(|_| None));
+        start("/bin/guest").iter().for_each(|r| tally.record(r));
+        for i in 0..events.len() {
+            tally.record(&Record::Sample(sample(i, 3)));
+        }
+        let line = |name: &&str| EventLine {
+            name: (*name).to_owned(),
+            rate: Rate::Period(1000),
+            samples: 1,
+            counted: 1999,
+        };
+        let summary = Summary {
+            name: "guest".to_owned(),
+            arch: Arch::X86_64,
+            ending: ending_words(Ending::Signalled(11)),
+            stats: Stats { instructions: 12_345, syscalls: 3, ..Stats::default() },
+            time: 1_234_567,
+            events: events.iter().map(line).collect(),
+            profile: Profile {
+                name: "p.data".to_owned(),
+                size: Some(2048),
+                open: Some("perf report -i p.data".to_owned()),
+            },
+        };
+        (summary, tally)
     }
-    format!("'{}'", text.replace('\'', r"'\''"))
+
+    #[test]
+    fn everything_is_there() {
+        let (summary, mut tally) = summary(&["cycles"]);
+        let text = summary.render(&mut tally, Style::PLAIN);
+        for line in [
+            "guest (x86_64) was killed by SIGSEGV",
+            "  instructions       12,345",
+            "  virtual time     1.235 ms",
+            "  event   rate         samples  counted",
+            "  cycles  every 1,000        1    1,999",
+            "    self  samples      function   file",
+            "  100.0%        1  [.] [unknown]  guest",
+            "Profile in p.data (1 sample, 2.0 KiB).",
+            "Open it: perf report -i p.data",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn several_events_have_a_table_each() {
+        let (summary, mut tally) = summary(&["cycles", "branches:u"]);
+        let text = summary.render(&mut tally, Style::PLAIN);
+        assert!(text.contains("function of cycles") && text.contains("function of branches:u"));
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([7, 1_500, 2_000_000_000].map(duration), ["7 ns", "1.500 µs", "2.000 s"]);
+        assert_eq!([9, 2048, 3 << 20].map(bytes), ["9 bytes", "2.0 KiB", "3.0 MiB"]);
+    }
+
+    #[test]
+    fn the_command_is_one_that_a_shell_takes() {
+        let command = perf_command(Path::new("a b.data"), Some(Path::new("/r")));
+        assert_eq!(command, "perf report -i 'a b.data' --symfs /r");
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        let row = |name: String| Row {
+            percent: 0.0,
+            samples: 0,
+            kernel: false,
+            name: Some(name.into()),
+            dso: None,
+        };
+        assert_eq!(name_of(&row("ä".repeat(MAX_NAME))).chars().count(), MAX_NAME);
+        let long = name_of(&row("ä".repeat(MAX_NAME + 1)));
+        assert!(long.chars().count() == MAX_NAME && long.ends_with('…'));
+        assert_eq!(name_of(&row("a\nb".into())), "a?b");
+    }
 }

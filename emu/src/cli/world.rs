@@ -12,7 +12,7 @@ use crate::cli::options::{Variable, WorldOptions};
 use crate::cli::output::{Failure, status};
 use crate::export::Images;
 use crate::kernel::exec::Program;
-use crate::loader::{LoadError, file};
+use crate::loader::{LoadError, file, vdso};
 
 /// The guest that runs when none is named.
 pub const DEMO: &str = "demo";
@@ -79,16 +79,28 @@ pub fn build(
     Ok(World { program, name, files: named.files })
 }
 
-/// The images of the files in a profile of `program`: a path below its root is not the
-/// host's.
-pub fn images(program: &Program) -> Images {
-    let Some(root) = program.root.clone() else { return Images::of_host() };
-    let (own, host) = (program.path.clone(), program.host.clone());
-    Images::new(move |path| {
-        let file = if path == own { host.clone() } else { root.join(path.trim_start_matches('/')) };
-        let small = file.metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_IMAGE);
-        small.then(|| std::fs::read(file).ok()).flatten().map(Arc::from)
-    })
+/// The images of the code in a profile of `program`: files, and the kernel's vDSO. A path
+/// below a root is not the host's.
+pub fn images(program: &Program, arch: Arch) -> Images {
+    let images = match program.root.clone() {
+        None => Images::of_host(),
+        Some(root) => {
+            let (own, host) = (program.path.clone(), program.host.clone());
+            Images::new(move |path| {
+                if path == own { read(&host) } else { read(&root.join(path.trim_start_matches('/'))) }
+            })
+        }
+    };
+    images.with("[vdso]", Arc::from(vdso::image(arch)))
+}
+
+/// The bytes of a regular file.
+fn read(file: &Path) -> Option<Arc<[u8]>> {
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_IMAGE {
+        return None;
+    }
+    std::fs::read(file).ok().map(Arc::from)
 }
 
 fn check_root(root: &Path) -> Result<PathBuf, Failure> {
@@ -133,7 +145,7 @@ fn by_name(catalogue: &Catalogue, guest: &Guest, arch: Arch) -> Result<Located, 
         return Err(Failure::new(status::NOT_FOUND, message));
     }
     let host = catalogue.path(guest, arch.name());
-    check(&host)?;
+    check(&host, &host)?;
     // The same path wherever the catalogue lies: the guest's stack holds it.
     let path = format!("/bin/{}", guest.name);
     Ok(Located { host, path, args: guest.args.clone() })
@@ -142,10 +154,10 @@ fn by_name(catalogue: &Catalogue, guest: &Guest, arch: Arch) -> Result<Located, 
 fn by_path(guest: &OsStr, root: Option<&Path>, cwd: Option<&Path>) -> Result<Located, Failure> {
     let typed = Path::new(guest);
     let (host, path) = match root {
-        None => (typed.to_owned(), absolute(typed, cwd)),
+        None => (cwd.map_or_else(|| typed.to_owned(), |c| c.join(typed)), absolute(typed, cwd)),
         Some(root) => below(typed, root),
     };
-    check(&host)?;
+    check(&host, typed)?;
     let Some(path) = path.to_str().map(str::to_owned) else {
         let message = format!("{}: the path is not UTF-8; rename the file", typed.display());
         return Err(Failure::new(status::NOT_RUNNABLE, message));
@@ -167,9 +179,10 @@ fn below(typed: &Path, root: &Path) -> (PathBuf, PathBuf) {
     (host, inside)
 }
 
-/// Refuses what is no regular, readable file.
-fn check(host: &Path) -> Result<(), Failure> {
-    file::open(host).map(drop).map_err(|e| {
+/// Refuses what is no regular, readable file; errors call it `name`.
+fn check(host: &Path, name: &Path) -> Result<(), Failure> {
+    file::open(host).map(drop).map_err(|mut e| {
+        name.clone_into(&mut e.path);
         let hint = match e.source {
             LoadError::Missing => "; give a program's path or a name from `emu guests`",
             _ => "",
@@ -200,17 +213,17 @@ fn or_not_in(catalogue: &Catalogue, name: &str, error: Failure) -> Failure {
         return error;
     }
     let names = catalogue.guests().iter().map(|g| g.name.as_str());
-    Failure::new(status::NOT_FOUND, unknown(name, names))
+    Failure::new(status::NOT_FOUND, unknown("guest and no file", name, names))
 }
 
-/// `no guest and no file is called …`, with names that look like it.
-pub fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+/// `no WHAT is called NAME`, with those of `names` that look like it.
+pub fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> String {
     let near = near(name, names);
     let hint = match near.is_empty() {
         true => String::new(),
         false => format!("did you mean {}? ", near.join(" or ")),
     };
-    format!("no guest and no file is called {name:?}; {hint}`emu guests` lists the guests")
+    format!("no {what} is called {name:?}; {hint}`emu guests` lists the guests")
 }
 
 /// At most three of `names` that differ from `name` by a slip or two, or contain it.
@@ -273,13 +286,124 @@ fn named_files(args: &[OsString], cwd: Option<&Path>) -> NamedFiles {
     let mut named = NamedFiles::default();
     for arg in args {
         let typed = Path::new(arg);
+        let host = cwd.map_or_else(|| typed.to_owned(), |cwd| cwd.join(typed));
         let path = absolute(typed, cwd);
-        let (Some(path), true) = (path.to_str(), typed.is_file()) else { continue };
+        let (Some(path), true) = (path.to_str(), host.is_file()) else { continue };
         if typed.is_relative() {
             let Some(cwd) = cwd.and_then(Path::to_str) else { continue };
             named.cwd = Some(cwd.to_owned());
         }
-        named.files.push((path.to_owned(), PathBuf::from(path)));
+        named.files.push((path.to_owned(), host));
     }
     named
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn words(list: &[&str]) -> Vec<OsString> {
+        list.iter().map(OsString::from).collect()
+    }
+
+    fn options() -> WorldOptions {
+        WorldOptions { root: None, env: Vec::new() }
+    }
+
+    fn at(command: &[&str], options: &WorldOptions, cwd: &Path) -> Result<World, Failure> {
+        build(&words(command), options, Arch::X86_64, Some(cwd))
+    }
+
+    #[test]
+    fn names_that_look_alike() {
+        let names = ["demo", "hello", "hello-musl", "segv", "leaf"];
+        let near = |n| near(n, names.into_iter());
+        assert_eq!(near("demoo"), ["demo"]);
+        assert_eq!(near("hello-mus"), ["hello-musl", "hello"]);
+        assert_eq!(near("HELLO"), [""; 0]);
+        assert_eq!(near("x"), [""; 0]);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!((distance("", "ab"), distance("ab", "")), (2, 2));
+        assert_eq!(distance(&"a".repeat(65), "a"), usize::MAX);
+        let message = unknown("guest", "sgev", names.into_iter());
+        assert_eq!(message, "no guest is called \"sgev\"; `emu guests` lists the guests");
+    }
+
+    #[test]
+    fn a_path_is_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().canonicalize().unwrap();
+        fs::write(cwd.join("prog"), "x").unwrap();
+        let prog = cwd.join("prog");
+        let world = at(&[prog.to_str().unwrap(), "a"], &options(), &cwd).unwrap();
+        assert_eq!(world.program.path, prog.to_str().unwrap());
+        assert_eq!(world.program.host, prog);
+        assert_eq!(world.program.args[1..], [b"a"]);
+        assert_eq!((world.program.cwd.as_str(), world.files.len()), ("/", 0));
+        let missing = at(&["./missing"], &options(), &cwd).unwrap_err();
+        assert_eq!(missing.status, status::NOT_FOUND);
+        let folder = at(&["/"], &options(), &cwd).unwrap_err();
+        assert_eq!(folder.status, status::NOT_RUNNABLE);
+    }
+
+    #[test]
+    fn paths_below_a_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::create_dir(root.join("bin")).unwrap();
+        fs::write(root.join("bin/prog"), "x").unwrap();
+        let mut o = options();
+        o.root = Some(root.clone());
+        let outside = root.join("bin/prog");
+        for typed in ["/bin/prog", "bin/prog", "/bin/../bin/prog", outside.to_str().unwrap()] {
+            let world = at(&[typed, "/bin/prog"], &o, Path::new("/")).unwrap();
+            assert_eq!(world.program.host, outside, "{typed}");
+            assert_eq!(world.program.path, "/bin/prog");
+            assert_eq!((world.files.len(), world.program.cwd.as_str()), (0, "/"));
+        }
+        assert_eq!(at(&["/etc/passwd"], &o, Path::new("/")).unwrap_err().status, 127);
+        o.root = Some(root.join("bin/prog"));
+        assert!(at(&["/x"], &o, &root).unwrap_err().message.unwrap().contains("--root"));
+    }
+
+    #[test]
+    fn files_that_arguments_name_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().canonicalize().unwrap();
+        let file = cwd.join("in.txt");
+        fs::write(&file, "x").unwrap();
+        let absolute = file.to_str().unwrap();
+        let named = named_files(&words(&["-n", "no", absolute]), Some(&cwd));
+        assert_eq!(named.files, [(absolute.to_owned(), file.clone())]);
+        assert_eq!(named.cwd, None);
+        let named = named_files(&words(&["./x/../in.txt", "in.txt"]), Some(&cwd));
+        assert_eq!(named.files.len(), 1);
+        assert_eq!(named.cwd.as_deref(), cwd.to_str());
+    }
+
+    #[test]
+    fn the_environment_is_fixed_but_for_changes() {
+        let env = environment(&[
+            Variable::new("LANG", "de"),
+            Variable::new("X", "1"),
+            Variable::new("X", "2"),
+        ]);
+        let env: Vec<&str> = env.iter().map(|e| std::str::from_utf8(e).unwrap()).collect();
+        assert_eq!(env, ["PATH=/usr/bin:/bin", "HOME=/", "LANG=de", "TERM=dumb", "X=2"]);
+    }
+
+    #[test]
+    fn a_catalogue_name_is_the_same_path_everywhere() {
+        let world = at(&["demo"], &options(), Path::new("/")).unwrap();
+        assert_eq!((world.program.path.as_str(), world.name.as_str()), ("/bin/demo", "demo"));
+        let default = build(&[], &options(), Arch::Aarch64, None).unwrap();
+        assert!(default.program.host.ends_with("bin/aarch64/demo"));
+        assert_eq!(default.program.args, [b"demo"]);
+        let golden = at(&["golden-fp"], &options(), Path::new("/")).unwrap();
+        assert_eq!(golden.program.args, [&b"golden-fp"[..], b"mix", b"10"]);
+        let own = at(&["golden-fp", "cpu"], &options(), Path::new("/")).unwrap();
+        assert_eq!(own.program.args.len(), 2);
+    }
 }
