@@ -128,13 +128,13 @@ pub async fn timer_in_user(k: &Kernel) {
 }
 
 async fn timer_handler(k: &Kernel, path: &[Named], at: Interrupted) {
-    k.step(Point::IrqEnter, |s| s.cpu.preempt_count += HARDIRQ).await;
     k.begin(path).await;
+    k.step(Point::IrqEnter, |s| s.cpu.preempt_count += HARDIRQ).await;
     while let Some(index) = k.with(|s| expired(s)) {
         k.step(Point::IrqHandler, |s| cpu_clock(s, index, at)).await;
     }
-    k.end(path).await;
     k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
+    k.end(path).await;
 }
 
 fn expired(state: &State) -> Option<usize> {
