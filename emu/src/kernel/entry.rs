@@ -33,7 +33,7 @@ pub async fn syscall(k: &Kernel) {
     k.enter(inner).await;
     body(k, invoke).await;
     k.leave(inner).await;
-    exit::exit_loop(k).await;
+    exit::exit_loop(k, Named::ExitLoop).await;
     k.end(outer).await;
     exit::leave(k);
 }
