@@ -76,7 +76,8 @@ async fn body(k: &Kernel, invoke: &[Named]) {
         }
     })
     .await;
-    if k.with(|s| s.perf.wants(EventKind::SysExit)) {
+    // `exit_group` does not come back.
+    if k.with(|s| s.perf.wants(EventKind::SysExit) && s.task.ending.is_none()) {
         k.call(Named::TraceExit.into()).await;
         k.step(Point::EntryN6, |s| {
             let ret = s.user_regs().ret() as i64;
