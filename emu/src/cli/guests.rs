@@ -14,8 +14,8 @@ use crate::cli::world;
 ///
 /// [`Failure`] if there is no catalogue or no such guest in it.
 pub fn run(options: &GuestsOptions) -> Result<u8, Failure> {
-    let catalogue = Catalogue::load(&guests::default_dir())
-        .map_err(|e| Failure::new(status::FAILURE, e))?;
+    let catalogue =
+        Catalogue::load(&guests::default_dir()).map_err(|e| Failure::new(status::FAILURE, e))?;
     let style = Style::of_stdout();
     let text = match &options.name {
         None => table(catalogue.guests(), style),
@@ -38,13 +38,7 @@ fn table(guests: &[Guest], style: Style) -> String {
         .iter()
         .map(|g| {
             let fp = if g.frame_pointers { "yes" } else { "no" };
-            [
-                g.name.clone(),
-                g.arches.join(" "),
-                g.libc.to_string(),
-                fp.to_owned(),
-                g.shows.clone(),
-            ]
+            [g.name.clone(), g.arches.join(" "), g.libc.to_string(), fp.to_owned(), g.shows.clone()]
         })
         .collect();
     let width = |i: usize| {
