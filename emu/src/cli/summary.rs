@@ -155,8 +155,9 @@ impl Summary {
             (2.., Some(event)) => format!(" of {}", event.name),
             _ => String::new(),
         };
-        let name_width = rows.iter().map(|r| name_of(r).chars().count()).max().unwrap_or(0).max(8);
         let title = format!("function{of}");
+        let names = rows.iter().map(|r| name_of(r).chars().count());
+        let name_width = names.chain([title.len()]).max().unwrap_or(0);
         let head = format!("    self  samples      {title:name_width$}  file");
         let _ = writeln!(text, "{}", style.dim(&head));
         for row in &rows {
