@@ -205,6 +205,15 @@ fn registers(arch: Arch) -> (c_int, [c_int; 3], c_int) {
     }
 }
 
+/// A 64-bit word of guest memory; 0 if it cannot be read.
+fn word(bare: &Bare, addr: u64) -> u64 {
+    let mut bytes = [0; 8];
+    let read = uc::Prot::READ;
+    // SAFETY: the engine is stopped in a hook; the buffer is 8 bytes long.
+    unsafe { uc::uc_vmem_read(bare.raw, addr, read, bytes.as_mut_ptr().cast(), 8) };
+    u64::from_le_bytes(bytes)
+}
+
 /// The few system calls that a benchmark makes; the rest succeed with 0 or -ENOSYS.
 fn answer(bare: &mut Bare, nr: u64, a: [u64; 3]) -> u64 {
     use arch::syscalls::Sysno;
@@ -231,7 +240,7 @@ fn answer(bare: &mut Bare, nr: u64, a: [u64; 3]) -> u64 {
             0
         }
         Sysno::Write => a[2],
-        Sysno::Writev => 0x10000,
+        Sysno::Writev => (0..a[2]).map(|i| word(bare, a[1] + 16 * i + 8)).sum(),
         Sysno::Exit | Sysno::ExitGroup => {
             bare.status = Some(a[0] & 0xff);
             0

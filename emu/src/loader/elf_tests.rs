@@ -274,6 +274,24 @@ fn a_truncated_program_is_refused_wherever_it_ends() {
     }
 }
 
+#[test]
+fn the_catalogue_of_guests_is_read() {
+    for arch in Arch::ALL {
+        let folder =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../guests/bin").join(arch.name());
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = fs::read(&path).unwrap();
+            let image = parse(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            assert_eq!(image.arch, arch);
+            fuzz_elf(&bytes);
+            for part in 1..8 {
+                assert!(parse(&bytes[..bytes.len() * part / 8]).is_err());
+            }
+        }
+    }
+}
+
 /// The recipes of the corpus, by file name.
 fn recipes() -> Vec<(&'static str, Elf)> {
     let mut dynamic = with(3, |p| p.kind = 3);

@@ -4,8 +4,9 @@
 # other files of the corpus are made by the tests of emu's loader (EMU_BLESS=1).
 set -eu
 cd "$(dirname "$0")/elf"
-source=$(mktemp --suffix=.c)
-trap 'rm -f "$source"' EXIT
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+source=$folder/program.c
 cat > "$source" <<'C'
 static volatile int zeroed[2048];
 static int data = 42;
