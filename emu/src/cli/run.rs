@@ -55,7 +55,8 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     };
 
     kernel.with(|state| {
-        report(state, options, &world, &outcome, &destination, &mut profile.tally);
+        let shown = profile_of(format, &destination, finished.is_ok());
+        report(state, options, &world, &outcome, shown, &mut profile.tally);
     });
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
@@ -186,7 +187,7 @@ fn report(
     options: &RunOptions,
     world: &World,
     outcome: &Result<Ending, RunError>,
-    destination: &Destination,
+    profile: Profile,
     tally: &mut Tally,
 ) {
     let style = Style::of_stderr();
@@ -209,7 +210,6 @@ fn report(
         _ => {}
     }
     if !options.output.quiet {
-        let profile = profile_of(options.output.format, destination);
         let ending = match outcome {
             Ok(ending) => ending_words(*ending),
             Err(RunError::Export(e)) if is_broken_pipe(e) => {
@@ -222,9 +222,9 @@ fn report(
     }
 }
 
-fn profile_of(format: Format, destination: &Destination) -> Profile {
+fn profile_of(format: Format, destination: &Destination, whole: bool) -> Profile {
     let file = destination.regular_file();
     let open = file.filter(|_| format == Format::PerfData).map(perf_command);
     let size = file.and_then(|f| f.metadata().ok()).map(|m| m.len());
-    Profile { name: destination.name(), size, open }
+    Profile { name: destination.name(), size, whole, open }
 }

@@ -60,6 +60,8 @@ pub struct Profile {
     pub name: String,
     /// Size of the file in bytes, if it is one.
     pub size: Option<u64>,
+    /// It was written to its end.
+    pub whole: bool,
     /// The command that opens it.
     pub open: Option<String>,
 }
@@ -191,6 +193,10 @@ impl Summary {
         let s = if samples == 1 { "" } else { "s" };
         let size = self.profile.size.map(|n| format!(", {}", bytes(n))).unwrap_or_default();
         let name = style.bold(&self.profile.name);
+        if !self.profile.whole {
+            let _ = writeln!(text, "The profile in {name} is not complete.");
+            return;
+        }
         let _ = writeln!(text, "Profile in {name} ({} sample{s}{size}).", grouped(samples));
         match &self.profile.open {
             _ if samples == 0 => {
@@ -318,6 +324,7 @@ mod tests {
             profile: Profile {
                 name: "p.data".to_owned(),
                 size: Some(2048),
+                whole: true,
                 open: Some("perf report -i p.data".to_owned()),
             },
         };
@@ -341,6 +348,14 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_profile_that_failed_is_not_offered() {
+        let (mut summary, mut tally) = summary(&["cycles"]);
+        summary.profile.whole = false;
+        let text = summary.render(&mut tally, Style::PLAIN);
+        assert!(text.ends_with("The profile in p.data is not complete.\n"), "{text}");
     }
 
     #[test]
