@@ -167,9 +167,18 @@ unsafe extern "C" fn on_fill(
     false
 }
 
-unsafe extern "C" fn on_svc(raw: *mut uc::uc_engine, _number: u32, data: *mut c_void) {
+unsafe extern "C" fn on_svc(raw: *mut uc::uc_engine, number: u32, data: *mut c_void) {
+    const SVC: u32 = 2;
     // SAFETY: as in `on_fill`.
-    unsafe { on_syscall(raw, data) }
+    unsafe {
+        if number == SVC {
+            on_syscall(raw, data);
+        } else {
+            // Any other exception would be raised again for ever.
+            (*data.cast::<Bare>()).status = Some(0x80 + u64::from(number));
+            uc::uc_emu_stop(raw);
+        }
+    }
 }
 
 unsafe extern "C" fn on_syscall(raw: *mut uc::uc_engine, data: *mut c_void) {

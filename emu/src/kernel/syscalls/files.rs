@@ -4,10 +4,11 @@ use std::io::Write;
 use std::rc::Rc;
 
 use arch::syscalls::Sysno;
-use arch::{Arch, Errno};
+use arch::signal::code;
+use arch::{Arch, Errno, Signal};
 
 use super::SysResult;
-use crate::kernel::State;
+use crate::kernel::{State, signal};
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags;
 use crate::kernel::vfs::{Attributes, Lookup, Node, OpenFile, proc, stdin};
@@ -238,7 +239,13 @@ fn write(s: &mut State, fd: i32, addr: u64, len: u64, at: Option<u64>) -> SysRes
             Err(_) if done > 0 => break,
             Err(e) => return Err(e),
         }
-        let n = write_chunk(s, &file, offset, &chunk)?;
+        let n = match write_chunk(s, &file, offset, &chunk) {
+            Err(Errno::EPIPE) => {
+                signal::send_to_self(s, Signal::SIGPIPE, code::SI_USER);
+                return Err(Errno::EPIPE);
+            }
+            other => other?,
+        };
         done += n as u64;
         offset += n as u64;
         s.spend(n as u64 / 16);

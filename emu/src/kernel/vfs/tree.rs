@@ -153,7 +153,16 @@ impl Tree {
             return Ok(node);
         }
         match &self.root {
-            Some(root) => self.host_node(path, &root.join(path.trim_start_matches('/'))),
+            Some(root) => {
+                let host = root.join(path.trim_start_matches('/'));
+                match self.host_node(path, &host) {
+                    // The kernel's own folders are there even if the root has none.
+                    Err(Errno::ENOENT) if matches!(path, "/dev" | "/proc" | "/tmp") => {
+                        Ok(Node::Directory(path.to_owned()))
+                    }
+                    other => other,
+                }
+            }
             None => match self.visible.get(path) {
                 Some(host) => self.host_node(path, host),
                 None if self.leads_to_visible(path) => Ok(Node::Directory(path.to_owned())),
