@@ -1,1 +1,51 @@
-//! (under construction)
+//! What the end-to-end tests share. The tests are below `tests/`, one topic a file.
+//!
+//! ```text
+//! catalogue ─► Harness ─► exec, Kernel, run ─► Outcome: records, stats, ending
+//!    │            └─ laws are checked whenever the guest is about to run   └─► symbols: chains by name
+//!    └─────► Program ─► target/release/emu as a process ─► Output          └─► bless: snapshots
+//!                                   └─► perf: what the installed perf makes of its profiles
+//! ```
+//!
+//! * [`harness`]: runs a guest in this process, through the library.
+//! * [`laws`]: what holds at every return to user mode and at the end of every run.
+//! * [`program`]: runs the built program `emu`.
+//! * [`trace`]: a run that stops at every instruction, and a check of that run itself.
+//! * [`symbols`]: callchains by name.
+//! * [`elf`]: small crafted programs.
+//! * [`perf`]: the installed `perf`.
+//! * [`bless`]: expected texts kept in files.
+
+#![allow(clippy::unwrap_used, reason = "a failed test may panic")]
+
+pub mod bless;
+pub mod elf;
+pub mod harness;
+pub mod laws;
+pub mod perf;
+pub mod program;
+pub mod symbols;
+pub mod trace;
+
+use std::path::{Path, PathBuf};
+
+use guests::Catalogue;
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// The catalogue of guests.
+pub fn catalogue() -> Catalogue {
+    Catalogue::load(&root().join("guests")).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// An empty directory of this name for a test's files, below cargo's directory for such.
+pub fn scratch(name: &str) -> PathBuf {
+    let dir = root().join("target/tmp").join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    dir
+}

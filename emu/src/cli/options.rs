@@ -296,7 +296,9 @@ fn seed(text: &str) -> Result<u64, String> {
 fn call_graph(text: &str) -> Result<CallGraph, String> {
     match text {
         "fp" => Ok(CallGraph::Fp),
-        known if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) => {
+        known
+            if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) =>
+        {
             Err("emu cannot do this yet; use fp, or leave it out".to_owned())
         }
         _ => Err("the only mode is fp".to_owned()),

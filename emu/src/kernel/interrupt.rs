@@ -92,11 +92,9 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, in_user: bool) {
         k.step(Point::NmiSample, |s| s.sample(index, at, None)).await;
     }
     k.end(path).await;
-    k.step(Point::NmiExit, |s| {
-        s.cpu.preempt_count -= units;
-        s.perf.counting = true;
-    })
-    .await;
+    k.step(Point::NmiExit, |s| s.cpu.preempt_count -= units).await;
+    // Only now: the step's own cost is the handler's.
+    k.with(|s| s.perf.counting = true);
 }
 
 /// The timer fires in kernel code.
@@ -130,13 +128,13 @@ pub async fn timer_in_user(k: &Kernel) {
 }
 
 async fn timer_handler(k: &Kernel, path: &[Named], at: Interrupted) {
-    k.step(Point::IrqEnter, |s| s.cpu.preempt_count += HARDIRQ).await;
     k.begin(path).await;
+    k.step(Point::IrqEnter, |s| s.cpu.preempt_count += HARDIRQ).await;
     while let Some(index) = k.with(|s| expired(s)) {
         k.step(Point::IrqHandler, |s| cpu_clock(s, index, at)).await;
     }
-    k.end(path).await;
     k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
+    k.end(path).await;
 }
 
 fn expired(state: &State) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! Files: opening, reading and writing, attributes, folders, descriptors.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::rc::Rc;
 
 use arch::syscalls::Sysno;
@@ -10,7 +10,7 @@ use super::SysResult;
 use crate::kernel::State;
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags;
-use crate::kernel::vfs::{Attributes, Lookup, Node, OpenFile, proc};
+use crate::kernel::vfs::{Attributes, Lookup, Node, OpenFile, proc, stdin};
 use crate::mem::PageSource;
 
 const AT_FDCWD: i32 = -100;
@@ -192,7 +192,7 @@ fn read_chunk(
     match &file.node {
         Node::Host(host) => host.map.read_at(offset, chunk).map_err(|_| Errno::EIO),
         Node::Memory(memory) => Ok(memory.read_at(offset, chunk)),
-        Node::Stdin => std::io::stdin().read(chunk).map_err(|_| Errno::EIO),
+        Node::Stdin => stdin::read(chunk),
         Node::Null => Ok(0),
         Node::Zero => Ok(chunk.len()),
         Node::Random => {

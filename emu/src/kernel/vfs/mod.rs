@@ -13,11 +13,13 @@
 //! derived from the path.
 //!
 //! * [`node`]: what a path leads to, with its attributes; [`tree`]: looking up, creating,
-//!   removing; [`open_file`]: descriptors; [`proc`]: the contents of `/proc/self`.
+//!   removing; [`open_file`]: descriptors; [`proc`]: the contents of `/proc/self`;
+//!   [`stdin`]: the host's standard input.
 
 pub mod node;
 pub mod open_file;
 pub mod proc;
+pub mod stdin;
 pub mod tree;
 
 pub use node::{Attributes, FileType, HostFile, Node};

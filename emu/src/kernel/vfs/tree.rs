@@ -363,13 +363,15 @@ impl Tree {
         Ok(nodes.collect())
     }
 
-    /// Where the host has the file that the guest sees at `path`: absolute without a
-    /// root, below it otherwise.
+    /// Where the host has the file that the guest sees at `path`, below the root if it
+    /// has one.
     pub fn host_path_of(&self, path: &str) -> String {
-        match (&self.root, self.visible.get(path)) {
-            (None, Some(host)) => host.to_string_lossy().into_owned(),
-            _ => path.to_owned(),
-        }
+        let host = match (self.visible.get(path), &self.root) {
+            (Some(host), _) => host.clone(),
+            (None, Some(root)) => root.join(path.trim_start_matches('/')),
+            (None, None) => return path.to_owned(),
+        };
+        host.to_string_lossy().into_owned()
     }
 
     /// The build-id of the host file at `path`, if it is an ELF file with one.

@@ -1,0 +1,1 @@
+//! Expected texts kept in files.

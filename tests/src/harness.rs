@@ -1,0 +1,248 @@
+//! Runs a guest in this process, through the library.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use arch::Arch;
+use emu::kernel::exec::{self, Program};
+use emu::kernel::state::{Config, PmuIrq, Stats};
+use emu::kernel::task::Ending;
+use emu::kernel::vfs::{Node, OpenFile};
+use emu::kernel::{Kernel, run, symbols};
+use emu::perf::event::{self, Defaults};
+use emu::perf::pmu::Counter;
+use emu::perf::record::{EventKind, Rate, Record, Sample, Session};
+
+use crate::{catalogue, laws};
+
+/// A run to be: a guest, its arguments, what is sampled.
+///
+/// ```no_run
+/// use arch::Arch;
+/// use tests::harness::Harness;
+///
+/// let outcome = Harness::new(Arch::X86_64, "hello").events("instructions:u", 2).run();
+/// assert_eq!(outcome.samples().count(), 4);
+/// ```
+///
+/// What the guest writes to its standard output and error is dropped: a test of that uses
+/// [`crate::program`].
+#[derive(Clone, Debug)]
+pub struct Harness {
+    arch: Arch,
+    host: PathBuf,
+    path: String,
+    args: Vec<String>,
+    events: String,
+    rate: Rate,
+    callchain: bool,
+    max_stack: u16,
+    seed: u64,
+    pmu_irq: PmuIrq,
+    max_instructions: u64,
+    check_laws: bool,
+}
+
+/// What a run was.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What an exporter is told first.
+    pub session: Session,
+    /// All records, in the order in which they were emitted.
+    pub records: Vec<Record>,
+    /// Final state of the counter of each event.
+    pub counters: Vec<Counter>,
+    /// Counts of the whole run.
+    pub stats: Stats,
+    /// How the guest ended.
+    pub ending: Ending,
+    /// Names of things that are not supported and were asked for.
+    pub unsupported: Vec<String>,
+}
+
+impl Harness {
+    /// A run of the catalogue's guest `name` with its default arguments. It samples no
+    /// more than a first page fault until [`Harness::events`] says what.
+    pub fn new(arch: Arch, name: &str) -> Harness {
+        let catalogue = catalogue();
+        let guest = catalogue.find(name).unwrap_or_else(|| panic!("no guest is called {name}"));
+        let run = guest.default_run(arch.name());
+        let args: Vec<&str> = run.args.iter().map(String::as_str).collect();
+        let host = catalogue.path(guest, arch.name());
+        Harness::of_file(arch, host, &format!("/bin/{name}")).args(&args)
+    }
+
+    /// A run of the program file `host`, which the guest sees as `path`.
+    pub fn of_file(arch: Arch, host: PathBuf, path: &str) -> Harness {
+        Harness {
+            arch,
+            host,
+            path: path.to_owned(),
+            args: Vec::new(),
+            events: "page-faults".to_owned(),
+            rate: Rate::Period(u64::MAX >> 2),
+            callchain: true,
+            max_stack: 0,
+            seed: 1,
+            pmu_irq: PmuIrq::Nmi,
+            max_instructions: u64::MAX,
+            check_laws: true,
+        }
+    }
+
+    /// Arguments, without the program's name.
+    pub fn args(mut self, args: &[&str]) -> Harness {
+        self.args = args.iter().map(|&a| a.to_owned()).collect();
+        self
+    }
+
+    /// Samples `list`, in the words of `-e`, each every `period` occurrences.
+    pub fn events(mut self, list: &str, period: u64) -> Harness {
+        self.events = list.to_owned();
+        self.rate = Rate::Period(period);
+        self
+    }
+
+    /// Samples `list` about `frequency` times a second.
+    pub fn frequency(mut self, list: &str, frequency: u64) -> Harness {
+        self.events = list.to_owned();
+        self.rate = Rate::Frequency(frequency);
+        self
+    }
+
+    /// Samples carry no callchains.
+    pub fn without_callchains(mut self) -> Harness {
+        self.callchain = false;
+        self
+    }
+
+    /// `--max-stack`
+    pub fn max_stack(mut self, addresses: u16) -> Harness {
+        self.max_stack = addresses;
+        self
+    }
+
+    /// `--seed`
+    pub fn seed(mut self, seed: u64) -> Harness {
+        self.seed = seed;
+        self
+    }
+
+    /// `--pmu-irq`
+    pub fn pmu_irq(mut self, how: PmuIrq) -> Harness {
+        self.pmu_irq = how;
+        self
+    }
+
+    /// `--max-instructions`
+    pub fn max_instructions(mut self, most: u64) -> Harness {
+        self.max_instructions = most;
+        self
+    }
+
+    /// Runs of millions of samples are quicker without a check of the laws at each.
+    pub fn without_laws(mut self) -> Harness {
+        self.check_laws = false;
+        self
+    }
+
+    /// Runs the guest and keeps all records.
+    ///
+    /// # Panics
+    ///
+    /// If the guest cannot be started, the emulator fails or a law is broken.
+    pub fn run(&self) -> Outcome {
+        let mut records = Vec::new();
+        let mut outcome = self.run_with(|_, record| records.push(record.clone()));
+        outcome.records = records;
+        if self.check_laws {
+            laws::check(&outcome);
+        }
+        outcome
+    }
+
+    /// Runs the guest, shows each record to `see` and keeps none. The machine is then at
+    /// the user instruction that comes next.
+    ///
+    /// # Panics
+    ///
+    /// As [`Harness::run`].
+    pub fn run_with(&self, mut see: impl FnMut(&Kernel, &Record)) -> Outcome {
+        let what = format!("{} {} on {}", self.host.display(), self.args.join(" "), self.arch);
+        let kernel = self.start(&what);
+        let ending = run::run(&kernel, &AtomicBool::new(false), |records| {
+            if self.check_laws {
+                kernel.with(|s| laws::check_user_mode(s));
+            }
+            records.iter().for_each(|r| see(&kernel, r));
+            Ok(())
+        });
+        kernel.with(|s| Outcome {
+            session: s.perf.session.clone(),
+            records: Vec::new(),
+            counters: s.perf.counters.clone(),
+            stats: s.stats,
+            ending: ending.unwrap_or_else(|e| panic!("{what}: {e}")),
+            unsupported: s.unsupported.keys().cloned().collect(),
+        })
+    }
+
+    fn start(&self, what: &str) -> Kernel {
+        let program = Program {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            args: std::iter::once(&self.path).chain(&self.args).map(|a| a.clone().into()).collect(),
+            env: ["PATH=/usr/bin:/bin", "HOME=/", "LANG=C", "TERM=dumb"].map(Vec::from).into(),
+            root: None,
+            cwd: "/".to_owned(),
+            seed: self.seed,
+            aslr: None,
+            stdout_is_taken: false,
+        };
+        let config = Config {
+            pmu_irq: self.pmu_irq,
+            strict: false,
+            strace: false,
+            boot_time: 1_700_000_000_000_000_000,
+            max_instructions: self.max_instructions,
+        };
+        let defaults = Defaults {
+            rate: self.rate,
+            explicit: true,
+            callchain: self.callchain,
+            max_stack: self.max_stack,
+        };
+        let events = event::parse(&self.events, defaults).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let session = |arch| Session {
+            arch,
+            events,
+            cpus: 1,
+            cmdline: vec!["emu".to_owned()],
+            kernel_symbols: symbols::all(arch),
+        };
+        let mut state =
+            exec::exec(&program, config, session).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(state.arch, self.arch, "{what}");
+        for fd in [1, 2] {
+            let null = OpenFile::new(Node::Null, 1);
+            state.vfs.fds.replace(fd, null, false, 3).unwrap_or_else(|e| panic!("{what}: {e}"));
+        }
+        Kernel::new(state)
+    }
+}
+
+impl Outcome {
+    /// The samples, in order.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.records.iter().filter_map(|r| match r {
+            Record::Sample(s) => Some(s),
+            _ => None,
+        })
+    }
+
+    /// The samples of the first event of kind `kind`.
+    pub fn samples_of(&self, kind: EventKind) -> impl Iterator<Item = &Sample> {
+        let index = self.session.events.iter().position(|e| e.kind == kind);
+        self.samples().filter(move |s| Some(s.event) == index)
+    }
+}

@@ -1,0 +1,142 @@
+//! What holds at every return to user mode and at the end of every run.
+
+use std::collections::BTreeMap;
+
+use emu::kernel::State;
+use emu::perf::callchain::MAX_STACK;
+use emu::perf::record::{CpuMode, EventKind, Rate, Record, Sample, context};
+
+use crate::harness::Outcome;
+
+/// The machine is about to run user code: nothing of a kernel path is left.
+///
+/// # Panics
+///
+/// If a law is broken.
+pub fn check_user_mode(state: &State) {
+    let cpu = &state.cpu;
+    assert_eq!(cpu.preempt_count, 0, "preempt count in user mode");
+    assert!(cpu.irqs_on, "interrupts are off in user mode");
+    assert!(cpu.kernel.is_none(), "still in kernel code: {:x?}", cpu.kernel);
+    assert!(cpu.functions.is_empty(), "functions left on the path: {:?}", cpu.functions);
+    assert!(state.perf.counting, "the PMU stands still in user mode");
+    assert!(state.mm.kernel_faults.is_empty(), "faults of kernel copies that nobody counted");
+}
+
+/// The laws of a whole run that kept its records.
+///
+/// # Panics
+///
+/// If a law is broken.
+pub fn check(outcome: &Outcome) {
+    let mut last = 0;
+    for record in &outcome.records {
+        let time = time_of(record);
+        assert!(time >= last, "time goes back from {last} to {time} at {record:x?}");
+        last = time;
+    }
+    outcome.samples().for_each(|s| check_sample(outcome, s));
+    check_counters(outcome);
+    check_order(outcome);
+}
+
+/// When a record was made.
+pub fn time_of(record: &Record) -> u64 {
+    match record {
+        Record::Comm { time, .. }
+        | Record::Mmap2 { time, .. }
+        | Record::Fork { time, .. }
+        | Record::Exit { time, .. } => *time,
+        Record::Sample(s) => s.time,
+    }
+}
+
+/// `[KERNEL, address…,] USER, address…`, within the budget, beginning with the sample's IP.
+fn check_sample(outcome: &Outcome, s: &Sample) {
+    let event = &outcome.session.events[s.event];
+    let excluded = match s.mode {
+        CpuMode::User => event.exclude_user,
+        CpuMode::Kernel => event.exclude_kernel,
+    };
+    assert!(!excluded, "{}: a sample in an excluded mode: {s:x?}", event.name);
+    assert_eq!(event.kind.is_tracepoint(), s.raw.is_some(), "{s:x?}");
+    if !event.callchain {
+        assert!(s.callchain.is_empty(), "{s:x?}");
+        return;
+    }
+    let markers: Vec<u64> = s.callchain.iter().copied().filter(|&a| a >= context::MAX).collect();
+    let expected: &[u64] = match s.mode {
+        CpuMode::User => &[context::USER],
+        CpuMode::Kernel => &[context::KERNEL, context::USER],
+    };
+    assert_eq!(markers, expected, "{s:x?}");
+    assert_eq!(s.callchain[0], expected[0], "{s:x?}");
+    assert_eq!(s.callchain[1], s.ip, "{s:x?}");
+    let max = if event.max_stack == 0 { MAX_STACK } else { event.max_stack };
+    let addresses = s.callchain.len() - markers.len();
+    assert!(addresses <= usize::from(max), "{addresses} addresses, {max} allowed: {s:x?}");
+    let kernel_part = s.callchain.iter().skip(1).take_while(|&&a| a < context::MAX);
+    if s.mode == CpuMode::Kernel {
+        let (from, to) = kernel_text(outcome);
+        for &a in kernel_part {
+            assert!((from..to).contains(&a), "{a:#x} is not kernel text: {s:x?}");
+        }
+    }
+}
+
+/// First and last address of the modelled kernel's functions.
+fn kernel_text(outcome: &Outcome) -> (u64, u64) {
+    let symbols = &outcome.session.kernel_symbols;
+    let end = symbols.iter().map(|s| s.addr + s.len).max().unwrap_or(0);
+    (symbols.iter().map(|s| s.addr).min().unwrap_or(0), end)
+}
+
+/// The samples' periods and what is left of the current period add up to all that was
+/// counted.
+fn check_counters(outcome: &Outcome) {
+    let mut sums: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    for s in outcome.samples() {
+        let (periods, samples) = sums.entry(s.event).or_default();
+        *periods += s.period;
+        *samples += 1;
+    }
+    for (index, (event, counter)) in
+        outcome.session.events.iter().zip(&outcome.counters).enumerate()
+    {
+        let (periods, samples) = sums.get(&index).copied().unwrap_or_default();
+        assert_eq!(counter.samples, samples, "{}: samples taken and emitted", event.name);
+        let begun = counter.period as i64 - counter.left;
+        let accounted = periods as i64 + begun;
+        // Periods shorter than a step of the kernel can be missed as a whole.
+        let whole = event.exclude_kernel || matches!(event.rate, Rate::Period(p) if p > 1000);
+        if whole {
+            assert_eq!(accounted, counter.total as i64, "{}: periods and rest", event.name);
+        } else {
+            assert!(accounted <= counter.total as i64, "{}: periods and rest", event.name);
+        }
+        let every_one = event.rate == Rate::Period(1);
+        if event.kind == EventKind::PageFaults
+            && every_one
+            && !event.exclude_user
+            && !event.exclude_kernel
+        {
+            assert_eq!(samples, outcome.stats.page_faults, "page faults sampled and counted");
+        }
+        if event.kind == EventKind::Instructions && event.exclude_kernel && !event.exclude_user {
+            assert_eq!(counter.total, outcome.stats.instructions, "instructions:u counted");
+        }
+        if event.kind == EventKind::Branches && event.exclude_kernel && !event.exclude_user {
+            assert_eq!(counter.total, outcome.stats.branches, "branches:u counted");
+        }
+    }
+}
+
+/// A profile begins with the program and its mappings and ends with the task.
+fn check_order(outcome: &Outcome) {
+    let records = &outcome.records;
+    assert!(matches!(records.first(), Some(Record::Comm { exec: true, .. })), "{records:x?}");
+    assert!(matches!(records.get(1), Some(Record::Mmap2 { .. })), "{records:x?}");
+    assert!(matches!(records.last(), Some(Record::Exit { .. })), "the last record is no exit");
+    let exits = records.iter().filter(|r| matches!(r, Record::Exit { .. })).count();
+    assert_eq!(exits, 1, "exits");
+}

@@ -1,0 +1,1 @@
+//! Callchains by name.
