@@ -25,7 +25,7 @@ demo: setup ## build, then profile the demo guest on both architectures
 	@mkdir -p $(TARGET)/demo
 	@set -e; for arch in $(ARCHS); do \
 		echo; echo "== demo on $$arch"; \
-		$(TARGET)/release/emu run demo --arch $$arch -o $(TARGET)/demo/$$arch.perf.data; \
+		$(TARGET)/release/emu run --arch $$arch -o $(TARGET)/demo/$$arch.perf.data demo; \
 	done
 	@echo; echo "The profiles, for perf report -i FILE and anything else that reads perf.data:"
 	@for arch in $(ARCHS); do echo "  $(TARGET)/demo/$$arch.perf.data"; done
@@ -53,7 +53,7 @@ bench: setup ## measure the speed of the emulator and of the profiler
 	$(TARGET)/release/bench
 
 deny: ## check the dependencies' licences (deny.toml), if cargo-deny is there
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check; \
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check bans licenses sources; \
 	else echo "cargo-deny is not installed:  cargo install --locked cargo-deny"; fi
 
 vdso: ## rebuild the checked-in vDSO images (needs gcc for both architectures)
