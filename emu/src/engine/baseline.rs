@@ -79,7 +79,7 @@ pub fn run(
     let page = FRAME_SIZE - 1;
     let mut add = |start: u64, end: u64, perms: u32, bytes: &[u8], at: u64| {
         let base = start & !page;
-        let len = (end + page & !page) - base;
+        let len = ((end + page) & !page) - base;
         let to = physical + (at - base);
         arena.poke(to, bytes);
         bare.ranges.push((base, base + len, physical, perms));
@@ -91,7 +91,7 @@ pub fn run(
             | u32::from(piece.perms.write) << 1
             | u32::from(piece.perms.exec) << 2;
         add(piece.addr, piece.addr + piece.len, perms, &piece.bytes, piece.addr);
-        top = top.max(piece.addr + piece.len + page & !page);
+        top = top.max((piece.addr + piece.len + page) & !page);
     }
     add(top, top + HEAP, 3, &[], top);
     add(MMAP_AT, MMAP_AT + HEAP, 3, &[], MMAP_AT);
@@ -236,7 +236,7 @@ fn answer(bare: &mut Bare, nr: u64, a: [u64; 3]) -> u64 {
         }
         Sysno::Mmap => {
             let at = bare.mmap;
-            bare.mmap += a[1] + FRAME_SIZE - 1 & !(FRAME_SIZE - 1);
+            bare.mmap += (a[1] + FRAME_SIZE - 1) & !(FRAME_SIZE - 1);
             at
         }
         Sysno::ArchPrctl => {

@@ -275,7 +275,13 @@ fn samples(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()>
         let period = 16_000 >> doubling;
         let (mut best, mut count) = (f64::INFINITY, 0);
         for _ in 0..RUNS {
-            best = best.min(timed(|| Ok(count = emulate(&path, &["1"], period)?))?.as_secs_f64());
+            best = best.min(
+                timed(|| {
+                    count = emulate(&path, &["1"], period)?;
+                    Ok(())
+                })?
+                .as_secs_f64(),
+            );
         }
         rows.push(Row {
             bench: "cost per sample".to_owned(),

@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::rc::Rc;
 
-use arch::syscalls::Sysno;
 use arch::signal::code;
+use arch::syscalls::Sysno;
 use arch::{Arch, Errno, Signal};
 
 use super::SysResult;
-use crate::kernel::{State, signal};
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags;
 use crate::kernel::vfs::{Attributes, Lookup, Node, OpenFile, proc, stdin};
+use crate::kernel::{State, signal};
 use crate::mem::PageSource;
 
 const AT_FDCWD: i32 = -100;
