@@ -33,7 +33,7 @@ pub async fn syscall(k: &Kernel) {
     k.enter(inner).await;
     body(k, invoke).await;
     k.leave(inner).await;
-    exit::exit_loop(k).await;
+    exit::exit_loop(k, Named::ExitLoop).await;
     k.end(outer).await;
     exit::leave(k);
 }
@@ -76,7 +76,8 @@ async fn body(k: &Kernel, invoke: &[Named]) {
         }
     })
     .await;
-    if k.with(|s| s.perf.wants(EventKind::SysExit)) {
+    // `exit_group` does not come back.
+    if k.with(|s| s.perf.wants(EventKind::SysExit) && s.task.ending.is_none()) {
         k.call(Named::TraceExit.into()).await;
         k.step(Point::EntryN6, |s| {
             let ret = s.user_regs().ret() as i64;

@@ -1,17 +1,25 @@
 //! The way back to user mode: X1 to X6.
 
+use arch::Arch;
+
 use crate::kernel::symbols::Named;
 use crate::kernel::task::WorkBits;
-use crate::kernel::{Kernel, Point, signal};
+use crate::kernel::{Kernel, Point, aarch64, signal, x86_64};
 
-/// The whole way back, from an interrupt or exception.
-pub async fn to_user_mode(k: &Kernel) {
-    exit_loop(k).await;
+/// The whole way back, from an interrupt or exception. `kept` are those of its functions
+/// that have not returned yet.
+pub async fn to_user_mode(k: &Kernel, kept: &[Named]) {
+    let exit = k.with(|s| match s.arch {
+        Arch::X86_64 => x86_64::paths::INTERRUPT_EXIT_LOOP,
+        Arch::Aarch64 => aarch64::paths::INTERRUPT_EXIT_LOOP,
+    });
+    exit_loop(k, exit).await;
+    k.end(kept).await;
     leave(k);
 }
 
-/// X1 to X6. Entered with interrupts off.
-pub async fn exit_loop(k: &Kernel) {
+/// X1 to X6. Entered with interrupts off; `function` holds the loop.
+pub async fn exit_loop(k: &Kernel, function: Named) {
     let mut work = k
         .step(Point::ExitX1, |s| {
             s.cpu.irqs_on = false;
@@ -19,7 +27,7 @@ pub async fn exit_loop(k: &Kernel) {
         })
         .await;
     if work.any() {
-        k.call(Named::ExitLoop.into()).await;
+        k.call(function.into()).await;
         // Every test of a pass uses the snapshot.
         while work.any() && k.with(|s| s.task.ending.is_none()) {
             pass(k, work).await;

@@ -16,10 +16,11 @@ use crate::perf::record::EventKind;
 /// A page fault of user code on `page`.
 pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
     let arch = enter(k);
-    let path = match arch {
-        Arch::X86_64 => x86_64::paths::PAGE_FAULT,
-        Arch::Aarch64 => aarch64::paths::PAGE_FAULT,
+    let (path, kept) = match arch {
+        Arch::X86_64 => (x86_64::paths::PAGE_FAULT, x86_64::paths::FAULT_EXIT),
+        Arch::Aarch64 => (aarch64::paths::PAGE_FAULT, aarch64::paths::FAULT_EXIT),
     };
+    let (outer, inner) = path.split_at(kept);
     k.begin(path).await;
     k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
     let anonymous = k
@@ -31,19 +32,19 @@ pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
             s.mm.area_above(page).is_none_or(|a| matches!(a.backing, Backing::Anonymous))
         })
         .await;
-    let inner =
+    let handlers =
         [Named::HandleFault, if anonymous { Named::AnonymousPage } else { Named::FilePage }];
-    k.enter(&inner).await;
+    k.enter(&handlers).await;
     let fault = k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await;
-    k.leave(&inner).await;
+    k.leave(&handlers).await;
     if let Some(fault) = fault {
         k.call(Named::ForceSignal.into()).await;
         k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;
         k.ret().await;
     }
     k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
-    k.end(path).await;
-    exit::to_user_mode(k).await;
+    k.leave(inner).await;
+    exit::to_user_mode(k, outer).await;
 }
 
 /// Saves the user's registers and enters the kernel.
@@ -110,16 +111,17 @@ fn fault_signal(state: &mut State, page: u64, access: Access, kind: FaultKind) {
 /// Another exception of user code.
 pub async fn exception(k: &Kernel, exception: Exception) {
     let arch = enter(k);
-    let path = match arch {
-        Arch::X86_64 => x86_64::paths::TRAP,
-        Arch::Aarch64 => aarch64::paths::TRAP,
+    let (path, kept) = match arch {
+        Arch::X86_64 => (x86_64::paths::TRAP, x86_64::paths::FAULT_EXIT),
+        Arch::Aarch64 => (aarch64::paths::TRAP, aarch64::paths::FAULT_EXIT),
     };
+    let (outer, inner) = path.split_at(kept);
     k.begin(path).await;
     k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
     k.step(Point::FaultSignal, |s| exception_signal(s, exception)).await;
     k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
-    k.end(path).await;
-    exit::to_user_mode(k).await;
+    k.leave(inner).await;
+    exit::to_user_mode(k, outer).await;
 }
 
 /// Reads of identification registers by EL0 are undefined instructions that Linux

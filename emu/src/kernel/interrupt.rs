@@ -48,7 +48,7 @@ pub fn pmu_in_kernel(k: Kernel) -> Path {
         let nmi = k.with(|s| s.config.pmu_irq == PmuIrq::Nmi);
         let saved = k.with(|s| push_interrupt(s, nmi));
         let at = Interrupted::Kernel { at: saved.context, software: false };
-        pmu_handler(&k, at, false).await;
+        pmu_handler(&k, at, false, 0).await;
         k.with(|s| pop_interrupt(s, &saved));
     })
 }
@@ -63,19 +63,38 @@ pub async fn pmu_in_user(k: &Kernel) {
         s.config.pmu_irq == PmuIrq::Nmi && s.arch == Arch::X86_64
     });
     let regs = k.with(|s| s.user_regs());
-    pmu_handler(k, Interrupted::User(regs), true).await;
+    let at = Interrupted::User(regs);
     if is_nmi {
+        pmu_handler(k, at, true, 0).await;
         k.with(|s| {
             s.cpu.kernel = None;
             s.cpu.irqs_on = true;
         });
     } else {
         // aarch64's pseudo-NMI from EL0 takes the ordinary interrupt's way out (E-15).
-        exit::to_user_mode(k).await;
+        let kept = k.with(|s| kept_in_exit(s.arch));
+        let path = pmu_handler(k, at, true, kept).await;
+        exit::to_user_mode(k, &path[..kept]).await;
     }
 }
 
-async fn pmu_handler(k: &Kernel, at: Interrupted, in_user: bool) {
+/// How many functions of an interrupt's path have not returned when the exit loop runs.
+const fn kept_in_exit(arch: Arch) -> usize {
+    match arch {
+        Arch::X86_64 => x86_64::paths::INTERRUPT_EXIT,
+        Arch::Aarch64 => aarch64::paths::INTERRUPT_EXIT,
+    }
+}
+
+/// The functions of `path` return, all but the first `kept`.
+async fn end_but(k: &Kernel, path: &[Named], kept: usize) {
+    match kept {
+        0 => k.end(path).await,
+        _ => k.leave(&path[kept..]).await,
+    }
+}
+
+async fn pmu_handler(k: &Kernel, at: Interrupted, in_user: bool, kept: usize) -> &'static [Named] {
     let (path, units) = k.with(|s| {
         s.perf.counting = false;
         let path = match s.arch {
@@ -91,10 +110,11 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, in_user: bool) {
     while let Some(index) = k.with(|s| s.perf.overflowed(in_user)) {
         k.step(Point::NmiSample, |s| s.sample(index, at, None)).await;
     }
-    k.end(path).await;
+    end_but(k, path, kept).await;
     k.step(Point::NmiExit, |s| s.cpu.preempt_count -= units).await;
     // Only now: the step's own cost is the handler's.
     k.with(|s| s.perf.counting = true);
+    path
 }
 
 /// The timer fires in kernel code.
@@ -106,7 +126,7 @@ pub fn timer_in_kernel(k: Kernel) -> Path {
             Arch::X86_64 => x86_64::paths::KERNEL_TIMER,
             Arch::Aarch64 => aarch64::paths::KERNEL_TIMER,
         });
-        timer_handler(&k, path, at).await;
+        timer_handler(&k, path, at, 0).await;
         k.with(|s| pop_interrupt(s, &saved));
     })
 }
@@ -123,18 +143,19 @@ pub async fn timer_in_user(k: &Kernel) {
         };
         (path, regs)
     });
-    timer_handler(k, path, Interrupted::User(regs)).await;
-    exit::to_user_mode(k).await;
+    let kept = k.with(|s| kept_in_exit(s.arch));
+    timer_handler(k, path, Interrupted::User(regs), kept).await;
+    exit::to_user_mode(k, &path[..kept]).await;
 }
 
-async fn timer_handler(k: &Kernel, path: &[Named], at: Interrupted) {
+async fn timer_handler(k: &Kernel, path: &[Named], at: Interrupted, kept: usize) {
     k.begin(path).await;
     k.step(Point::IrqEnter, |s| s.cpu.preempt_count += HARDIRQ).await;
     while let Some(index) = k.with(|s| expired(s)) {
         k.step(Point::IrqHandler, |s| cpu_clock(s, index, at)).await;
     }
     k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
-    k.end(path).await;
+    end_but(k, path, kept).await;
 }
 
 fn expired(state: &State) -> Option<usize> {

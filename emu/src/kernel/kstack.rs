@@ -94,8 +94,9 @@ impl KernelContext {
         self.sp -= LOCALS;
     }
 
-    /// Pops the innermost frame record.
+    /// Pops the innermost frame record and goes on at its return address.
     pub fn pop(&mut self, stack: &KernelStack, arena: &Arena) {
+        self.ip = stack.load(arena, self.fp + 8);
         self.sp = self.fp + 16;
         self.fp = stack.load(arena, self.fp);
     }

@@ -360,7 +360,10 @@ impl State {
             }
             let interrupted = match (at, self.cpu.kernel) {
                 (Some(regs), _) => Interrupted::User(*regs),
-                (None, Some(at)) => Interrupted::Kernel { at, software: true },
+                // The fault of a kernel copy has the registers of the copy.
+                (None, Some(at)) => {
+                    Interrupted::Kernel { at, software: kind != EventKind::PageFaults }
+                }
                 (None, None) => continue,
             };
             self.sample(index, interrupted, raw.clone());

@@ -35,6 +35,7 @@ functions! {
     TraceEnter, "trace_syscall_enter", "syscall_trace_enter";
     TraceExit, "trace_syscall_exit", "syscall_trace_exit";
     ExitLoop, "exit_to_user_mode_loop", "exit_to_user_mode_loop";
+    IrqentryExit, "irqentry_exit", "irqentry_exit_to_user_mode";
     DoSignal, "arch_do_signal_or_restart", "arch_do_signal_or_restart";
     GetSignal, "get_signal", "get_signal";
     SetupFrame, "x64_setup_rt_frame", "setup_rt_frame";

@@ -17,5 +17,11 @@ pub const TRAP: &[Named] = &[EntrySyscall, SyncHandler, AsmTrap, Trap];
 pub const TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
 /// Timer interrupt from kernel mode.
 pub const KERNEL_TIMER: &[Named] = &[KernelTimer, HrtimerInterrupt, RunQueues];
+/// How many functions of a path from user mode are still there when the exit loop runs.
+pub const FAULT_EXIT: usize = 3;
+/// The same for an interrupt.
+pub const INTERRUPT_EXIT: usize = 2;
+/// The function that holds the exit loop of faults and interrupts.
+pub const INTERRUPT_EXIT_LOOP: Named = ExitLoop;
 /// PMU overflow.
 pub const PMU: &[Named] = &[AsmTimer, Timer, Nmi, PmuHandler, Overflow];

@@ -16,5 +16,11 @@ pub const TRAP: &[Named] = &[AsmTrap, Trap];
 pub const TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
 /// Timer interrupt from kernel mode.
 pub const KERNEL_TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
+/// How many functions of a path from user mode are still there when the exit loop runs.
+pub const FAULT_EXIT: usize = 1;
+/// The same for an interrupt.
+pub const INTERRUPT_EXIT: usize = 1;
+/// The function that holds the exit loop of faults and interrupts.
+pub const INTERRUPT_EXIT_LOOP: Named = IrqentryExit;
 /// PMU overflow.
 pub const PMU: &[Named] = &[AsmNmi, Nmi, PmuHandler, Overflow];
