@@ -52,6 +52,8 @@ functions! {
     AsmTimer, "asm_sysvec_apic_timer_interrupt", "el0t_64_irq";
     Timer, "sysvec_apic_timer_interrupt", "el0t_64_irq_handler";
     KernelTimer, "__sysvec_apic_timer_interrupt", "el1h_64_irq";
+    KernelTimerHandler, "local_apic_timer_interrupt", "el1h_64_irq_handler";
+    El1Interrupt, "irq_enter_rcu", "el1_interrupt";
     HrtimerInterrupt, "hrtimer_interrupt", "hrtimer_interrupt";
     RunQueues, "__hrtimer_run_queues", "__hrtimer_run_queues";
     SwHrtimer, "perf_swevent_hrtimer", "perf_swevent_hrtimer";

@@ -16,7 +16,8 @@ pub const TRAP: &[Named] = &[EntrySyscall, SyncHandler, AsmTrap, Trap];
 /// Timer interrupt from user mode.
 pub const TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
 /// Timer interrupt from kernel mode.
-pub const KERNEL_TIMER: &[Named] = &[KernelTimer, HrtimerInterrupt, RunQueues];
+pub const KERNEL_TIMER: &[Named] =
+    &[KernelTimer, KernelTimerHandler, El1Interrupt, HrtimerInterrupt, RunQueues];
 /// How many functions of a path from user mode are still there when the exit loop runs.
 pub const FAULT_EXIT: usize = 3;
 /// The same for an interrupt.
