@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -55,7 +56,7 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     };
 
     kernel.with(|state| {
-        let shown = profile_of(format, &destination, finished.is_ok());
+        let shown = profile_of(format, &destination, finished.is_ok(), state.vfs.tree.root());
         report(state, options, &world, &outcome, shown, &mut profile.tally);
     });
     let ending = outcome.map_err(failure_of)?;
@@ -121,7 +122,7 @@ struct Recorder {
 impl Recorder {
     fn open(format: Format, state: &State, output: Output) -> Result<Recorder, Failure> {
         let session = &state.perf.session;
-        let images = || world::images(state.arch);
+        let images = || world::images(state.arch, state.vfs.tree.root());
         let sink = crate::export::open(format, session, output, images())?;
         Ok(Recorder { sink, tally: Tally::new(session, images()) })
     }
@@ -191,7 +192,8 @@ fn report(
     tally: &mut Tally,
 ) {
     let style = Style::of_stderr();
-    let mut images: Images = world::images(state.arch);
+    let root = state.vfs.tree.root();
+    let mut images: Images = world::images(state.arch, root);
     if let Some(death) = Death::of(state) {
         to_stderr(&Report::new(state, death, &mut images).render(&world.name, style));
     }
@@ -222,9 +224,9 @@ fn report(
     }
 }
 
-fn profile_of(format: Format, destination: &Destination, whole: bool) -> Profile {
-    let file = destination.regular_file();
-    let open = file.filter(|_| format == Format::PerfData).map(perf_command);
+fn profile_of(format: Format, to: &Destination, whole: bool, root: Option<&Path>) -> Profile {
+    let file = to.regular_file();
+    let open = file.filter(|_| format == Format::PerfData).map(|f| perf_command(f, root));
     let size = file.and_then(|f| f.metadata().ok()).map(|m| m.len());
-    Profile { name: destination.name(), size, whole, open }
+    Profile { name: to.name(), size, whole, open }
 }

@@ -289,9 +289,11 @@ fn bytes(n: u64) -> String {
 }
 
 /// The `perf` command that opens the profile `file`, which names the kernel's functions
-/// itself.
-pub fn perf_command(file: &Path) -> String {
-    format!("perf report -i {}", quoted(&file.to_string_lossy()))
+/// itself. The guest's files are below `root`.
+pub fn perf_command(file: &Path, root: Option<&Path>) -> String {
+    let file = quoted(&file.to_string_lossy());
+    let symfs = root.map(|r| format!(" --symfs {}", quoted(&r.to_string_lossy())));
+    format!("perf report -i {file}{}", symfs.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -374,7 +376,7 @@ mod tests {
 
     #[test]
     fn the_command_is_one_that_a_shell_takes() {
-        assert_eq!(perf_command(Path::new("a b.data")), "perf report -i 'a b.data'");
+        assert_eq!(perf_command(Path::new("a b.data"), None), "perf report -i 'a b.data'");
     }
 
     #[test]

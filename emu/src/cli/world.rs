@@ -76,9 +76,11 @@ pub fn build(
     Ok(World { program, name, files: named.files })
 }
 
-/// The images of the code in a profile: the host's files and the kernel's vDSO.
-pub fn images(arch: Arch) -> Images {
-    Images::of_host().with("[vdso]", Arc::from(vdso::image(arch)))
+/// The images of the code in a profile: the host's files, below `root` if there is one,
+/// and the kernel's vDSO.
+pub fn images(arch: Arch, root: Option<&Path>) -> Images {
+    let files = root.map_or_else(Images::of_host, |root| Images::of_root(root.to_owned()));
+    files.with("[vdso]", Arc::from(vdso::image(arch)))
 }
 
 fn check_root(root: &Path) -> Result<PathBuf, Failure> {

@@ -58,6 +58,11 @@ impl Tree {
         Tree { root, cwd, exe, ..Tree::default() }
     }
 
+    /// Host folder that is the guest's `/`.
+    pub fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
     /// Makes a host file visible at `path`.
     pub fn show(&mut self, path: String, host: PathBuf) {
         self.visible.insert(path, host);
@@ -372,15 +377,14 @@ impl Tree {
         Ok(nodes.collect())
     }
 
-    /// Where the host has the file that the guest sees at `path`, below the root if it
-    /// has one.
-    pub fn host_path_of(&self, path: &str) -> String {
-        let host = match (self.visible.get(path), &self.root) {
-            (Some(host), _) => host.clone(),
-            (None, Some(root)) => root.join(path.trim_start_matches('/')),
-            (None, None) => return path.to_owned(),
-        };
-        host.to_string_lossy().into_owned()
+    /// How a profile names the file that the guest sees at `path`: where the host has it,
+    /// or with a root the path below that (`perf --symfs ROOT`), so that the profile does
+    /// not depend on where the root lies.
+    pub fn profile_path(&self, path: &str) -> String {
+        match (&self.root, self.visible.get(path)) {
+            (None, Some(host)) => host.to_string_lossy().into_owned(),
+            _ => path.to_owned(),
+        }
     }
 
     /// The build-id of the host file at `path`, if it is an ELF file with one.
