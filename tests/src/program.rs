@@ -1,8 +1,10 @@
 //! Runs the built program `emu` as people do.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::SystemTime;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::root;
 
@@ -64,7 +66,7 @@ pub struct Finished {
 ///
 /// # Panics
 ///
-/// If it cannot be started, was killed, or panicked.
+/// If it cannot be started, was killed, panicked, or does not end.
 pub fn finish(command: &mut Command) -> Finished {
     let out = raw(command);
     let finished = Finished {
@@ -81,7 +83,44 @@ pub fn finish(command: &mut Command) -> Finished {
 ///
 /// # Panics
 ///
-/// If it cannot be started.
+/// If it cannot be started or does not end.
 pub fn raw(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let stdout = collect(child.stdout.take());
+    let stderr = collect(child.stderr.take());
+    let status = wait(&mut child, command);
+    let all = |reader: JoinHandle<Vec<u8>>| reader.join().unwrap_or_default();
+    Output { status, stdout: all(stdout), stderr: all(stderr) }
+}
+
+/// A run that takes longer hangs: the longest takes seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits for a child of [`Command::spawn`].
+///
+/// # Panics
+///
+/// If it does not end.
+pub fn wait(child: &mut Child, command: &Command) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status,
+            Ok(None) if start.elapsed() < PATIENCE => sleep(Duration::from_millis(2)),
+            other => {
+                let _ = child.kill();
+                panic!("{command:?} does not end: {other:?}");
+            }
+        }
+    }
+}
+
+fn collect(from: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before an error is shown as it is.
+        let _ = from.map(|mut f| f.read_to_end(&mut bytes));
+        bytes
+    })
 }

@@ -9,9 +9,10 @@ use emu::perf::record::{CpuMode, EventKind, FileId, Record, Sample, context};
 use goblin::elf::Elf;
 use goblin::elf::program_header::PT_LOAD;
 use goblin::elf::sym::STT_FUNC;
+use tests::perf::perf;
 
 use crate::cases::{event, session};
-use crate::perf::{directory, perf};
+use crate::perf::directory;
 
 /// The prebuilt guests of both architectures, if the repository has them.
 pub fn guests() -> Vec<(Arch, PathBuf)> {

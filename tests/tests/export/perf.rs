@@ -1,44 +1,15 @@
 //! What the installed `perf` makes of exported files. Each test prints a note
 //! and passes where there is none.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use arch::Arch;
 use emu::perf::record::{Record, Sample, context};
+use tests::perf::perf;
 
 use crate::cases::{self, Case};
 use crate::elf;
 use crate::round_trip::{file, stream};
-
-/// Runs `perf ARGS`, with `stdin` if given; its output. `None` without perf.
-///
-/// # Panics
-///
-/// If perf fails or writes a single byte to standard error.
-pub fn perf(args: &[&str], stdin: Option<&Path>, home: &Path) -> Option<String> {
-    let stdin = stdin.map_or_else(Stdio::null, |p| Stdio::from(File::open(p).unwrap()));
-    let out = Command::new("perf")
-        .args(args)
-        .stdin(stdin)
-        // No settings, caches or symbol servers of the user.
-        .env("HOME", home)
-        .env("PERF_BUILDID_DIR", home)
-        .env("DEBUGINFOD_URLS", "")
-        .env("LC_ALL", "C")
-        .output();
-    let out = match out {
-        Ok(out) => out,
-        Err(e) => {
-            println!("skipped: cannot run perf: {e}");
-            return None;
-        }
-    };
-    let stderr = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && stderr.is_empty(), "perf {args:?}: {}\n{stderr}", out.status);
-    Some(String::from_utf8_lossy(&out.stdout).into_owned())
-}
 
 pub fn directory(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
