@@ -25,33 +25,35 @@ demo: setup ## build, then profile the demo guest on both architectures
 	@mkdir -p $(TARGET)/demo
 	@set -e; for arch in $(ARCHS); do \
 		echo; echo "== demo on $$arch"; \
-		$(TARGET)/release/emu run demo --arch $$arch -o $(TARGET)/demo/$$arch.perf.data; \
+		$(TARGET)/release/emu run --arch $$arch -o $(TARGET)/demo/$$arch.perf.data demo; \
 	done
 	@echo; echo "The profiles, for perf report -i FILE and anything else that reads perf.data:"
 	@for arch in $(ARCHS); do echo "  $(TARGET)/demo/$$arch.perf.data"; done
 
-# The test runner comes last, so that its summary closes the output.
+# One profile for everything: unicorn is C and takes minutes to build, so it is built
+# once. The test runner comes last, so that its summary closes the output.
 test: setup lint doc unit ## check format, lints and documentation, then run all tests
 
 lint: setup ## check the format; clippy, with warnings as errors
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --release --workspace --all-targets -- -D warnings
 
 doc: setup ## build the documentation, with warnings as errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --release --workspace --no-deps
 
 unit: setup ## run all tests and nothing else
-	$(CARGO) test --locked --workspace
+	$(CARGO) build --locked --release -p emu
+	$(CARGO) test --locked --release --workspace
 
 fmt: ## format the code
 	$(CARGO) fmt --all
 
 bench: setup ## measure the speed of the emulator and of the profiler
-	$(CARGO) build --locked --release --workspace
-	$(TARGET)/release/emu-bench
+	$(CARGO) build --locked --release -p tests --bin bench
+	$(TARGET)/release/bench
 
 deny: ## check the dependencies' licences (deny.toml), if cargo-deny is there
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check; \
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check bans licenses sources; \
 	else echo "cargo-deny is not installed:  cargo install --locked cargo-deny"; fi
 
 vdso: ## rebuild the checked-in vDSO images (needs gcc for both architectures)

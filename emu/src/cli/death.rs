@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use arch::decode::{Access, Decoder};
+use arch::decode::{Access, Decoder, InsnClass};
 use arch::siginfo::SigFields;
 use arch::signal::{Signal, code};
 use arch::{Arch, Regs};
@@ -115,6 +115,8 @@ enum Entry {
     Hidden(usize),
     /// The stack is longer than we look.
     Endless,
+    /// What follows are no return addresses.
+    Lost,
 }
 
 impl Report {
@@ -124,7 +126,9 @@ impl Report {
         let regs = state.user_regs();
         let marked = faulting_pc(state, death, &regs);
         let place = names.place(LookupAddress::Instruction(marked));
-        let stack = entries(&stack(state, &regs, marked), |at| names.place(at));
+        let (addresses, lost) = stack(state, &regs, marked);
+        let mut stack = entries(&addresses, |at| names.place(at));
+        stack.extend(lost.then_some(Entry::Lost));
         let access = if death.is_fault() { access(state, death, &regs) } else { None };
         let code = if is_code(state, marked) { around(state, &place, marked) } else { vec![] };
         Report { death, access, place, code, marked, regs, stack }
@@ -165,6 +169,9 @@ impl Report {
                 Entry::Same(n) => (String::new(), vec![format!("… the same {n} times more")]),
                 Entry::Hidden(n) => (String::new(), vec![format!("… {n} frames not shown")]),
                 Entry::Endless => (String::new(), vec!["… and so on".to_owned()]),
+                Entry::Lost => {
+                    (String::new(), vec!["… lost: a caller keeps no frame pointer".to_owned()])
+                }
             };
             for (nth, line) in lines.iter().enumerate() {
                 let number = if nth == 0 { number.as_str() } else { "" };
@@ -184,8 +191,7 @@ impl Report {
             let more = (b.len() > MAX_BYTES).then(|| "…".to_owned());
             shown.chain(more).collect::<Vec<_>>().join(" ")
         };
-        let width =
-            self.code.iter().map(|(_, b, _)| bytes(b).chars().count()).max().unwrap_or(0);
+        let width = self.code.iter().map(|(_, b, _)| bytes(b).chars().count()).max().unwrap_or(0);
         for (addr, code, insn) in &self.code {
             let mark = if *addr == self.marked { "=>" } else { "" };
             let line = format!("  {mark:2} {addr:#018x}  {:<width$}  {insn}", bytes(code));
@@ -255,7 +261,8 @@ fn whereabouts(state: &State, addr: u64, regs: &Regs) -> String {
     if let Some(area) = state.mm.area(addr) {
         let bit = |set, letter| if set { letter } else { '-' };
         let p = area.prot;
-        let rights: String = [bit(p.read, 'r'), bit(p.write, 'w'), bit(p.exec, 'x')].iter().collect();
+        let rights: String =
+            [bit(p.read, 'r'), bit(p.write, 'w'), bit(p.exec, 'x')].iter().collect();
         let name = match &area.backing {
             Backing::File { .. } => base_name(&state.vfs.identify(area).1),
             _ if area.flags.heap => "[heap]".to_owned(),
@@ -314,16 +321,20 @@ fn is_code(state: &State, addr: u64) -> bool {
     state.mm.area(addr).is_some_and(|a| a.prot.exec)
 }
 
-/// The user stack from `pc` outwards.
-fn stack(state: &State, regs: &Regs, pc: u64) -> Vec<LookupAddress> {
+/// The user stack from `pc` outwards, and whether it ended in a frame that is none.
+fn stack(state: &State, regs: &Regs, pc: u64) -> (Vec<LookupAddress>, bool) {
     let load = |addr: u64| Some(u64::from_le_bytes(peek(state, addr, 8).try_into().ok()?));
     let mut chain = Chain::new(MAX_FRAMES);
     walk_user(&mut chain, regs, load);
     let mut callers: Vec<u64> =
         chain.into_words().into_iter().filter(|a| *a < context::MAX).skip(1).collect();
-    // The zero that ends a chain of frames is no caller.
-    while callers.last() == Some(&0) {
-        callers.pop();
+    // A register that is no frame pointer leads to words that are no return addresses. A
+    // signal's trampoline was not called either, but callers follow it.
+    let decoder = Decoder::new(regs.arch);
+    let mut lost = false;
+    while let Some(last) = callers.pop_if(|a| !follows_call(state, &decoder, *a)) {
+        // Zeros are how a chain ends that is whole.
+        lost |= last != 0;
     }
     if !is_code(state, pc) {
         // A jump into nowhere: the function that made it has not called by frames.
@@ -331,10 +342,24 @@ fn stack(state: &State, regs: &Regs, pc: u64) -> Vec<LookupAddress> {
             Arch::X86_64 => load(regs.sp()),
             Arch::Aarch64 => Some(regs.gp[arch::aarch64::regs::LR]),
         };
-        callers.splice(0..0, caller.filter(|a| is_code(state, *a)));
+        callers.splice(0..0, caller.filter(|a| follows_call(state, &decoder, *a)));
     }
     let pc = LookupAddress::Instruction(pc);
-    std::iter::once(pc).chain(callers.into_iter().map(LookupAddress::Return)).collect()
+    (std::iter::once(pc).chain(callers.into_iter().map(LookupAddress::Return)).collect(), lost)
+}
+
+/// Whether `addr` is behind a call instruction.
+fn follows_call(state: &State, decoder: &Decoder, addr: u64) -> bool {
+    let lengths = match decoder.arch() {
+        Arch::X86_64 => 2..=8,
+        Arch::Aarch64 => 4..=4,
+    };
+    lengths.into_iter().any(|len: u8| {
+        let Some(start) = addr.checked_sub(len.into()) else { return false };
+        let bytes = peek(state, start, len.into());
+        let insn = decoder.insn(&bytes);
+        insn.is_some_and(|i| i.len == len && matches!(i.class, InsnClass::Call { .. }))
+    }) && is_code(state, addr - 1)
 }
 
 /// The stack as it is shown: repeated frames once, of a long rest the ends.
@@ -379,8 +404,11 @@ fn registers(regs: &Regs) -> Vec<(&'static str, u64)> {
     match regs.arch {
         Arch::X86_64 => {
             let order = [x::RAX, x::RBX, x::RCX, x::RDX, x::RSI, x::RDI, x::RBP, x::RSP];
-            let mut list: Vec<_> =
-                order.into_iter().chain(x::R8..=x::R15).map(|r| (x::NAMES[r], regs.gp[r])).collect();
+            let mut list: Vec<_> = order
+                .into_iter()
+                .chain(x::R8..=x::R15)
+                .map(|r| (x::NAMES[r], regs.gp[r]))
+                .collect();
             list.extend([("rip", regs.pc), ("rflags", regs.flags), ("fs", regs.tls)]);
             list
         }
@@ -453,7 +481,10 @@ mod tests {
         assert_eq!(lines[2], "  write to address 0x0");
         assert_eq!(lines[3], "  at 0x401234 f401234+0x1");
         assert!(lines.contains(&"  #1   0x0000000000402000 f402000+0x1"), "{text}");
-        assert!(lines.contains(&"  => 0x0000000000401234  89 89 89 89 89 89 89 89 …  mov"), "{text}");
+        assert!(
+            lines.contains(&"  => 0x0000000000401234  89 89 89 89 89 89 89 89 …  mov"),
+            "{text}"
+        );
         assert!(text.contains("rip 0000000000401234"), "{text}");
         let colour = report(Signal::SIGSEGV, code::SEGV_MAPERR).render("prog", Style::COLOUR);
         assert!(colour.contains("\x1b[1;31m"));

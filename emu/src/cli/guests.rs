@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use arch::signal::Signal;
 use guests::{Catalogue, Guest};
 
 use crate::cli::options::GuestsOptions;
@@ -14,8 +15,8 @@ use crate::cli::world;
 ///
 /// [`Failure`] if there is no catalogue or no such guest in it.
 pub fn run(options: &GuestsOptions) -> Result<u8, Failure> {
-    let catalogue = Catalogue::load(&guests::default_dir())
-        .map_err(|e| Failure::new(status::FAILURE, e))?;
+    let catalogue =
+        Catalogue::load(&guests::default_dir()).map_err(|e| Failure::new(status::FAILURE, e))?;
     let style = Style::of_stdout();
     let text = match &options.name {
         None => table(catalogue.guests(), style),
@@ -38,13 +39,7 @@ fn table(guests: &[Guest], style: Style) -> String {
         .iter()
         .map(|g| {
             let fp = if g.frame_pointers { "yes" } else { "no" };
-            [
-                g.name.clone(),
-                g.arches.join(" "),
-                g.libc.to_string(),
-                fp.to_owned(),
-                g.shows.clone(),
-            ]
+            [g.name.clone(), g.arches.join(" "), g.libc.to_string(), fp.to_owned(), g.shows.clone()]
         })
         .collect();
     let width = |i: usize| {
@@ -103,7 +98,7 @@ fn push_runs(text: &mut String, guest: &Guest, style: Style) {
             }
             let what = run.case.unwrap_or("the default");
             let ends = match (run.signal(), run.exit) {
-                (Some(signal), _) => format!(", killed by signal {signal}"),
+                (Some(number), _) => format!(", killed by {}", signal_name(number)),
                 (None, 0) => String::new(),
                 (None, status) => format!(", exits with {status}"),
             };
@@ -113,5 +108,77 @@ fn push_runs(text: &mut String, guest: &Guest, style: Style) {
     let width = rows.iter().map(|(c, _)| c.chars().count()).max().unwrap_or(0);
     for (command, what) in rows {
         let _ = writeln!(text, "  {}  {}", style.cyan(&format!("{command:width$}")), what);
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    match u64::try_from(number).ok().and_then(Signal::new) {
+        Some(signal) => signal.to_string(),
+        None => format!("signal {number}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const TEXT: &str = r#"
+[[guest]]
+name = "one"
+shows = "the first"
+source = "asm/ARCH/one.S"
+libc = "none"
+frame_pointers = false
+
+[[guest]]
+name = "another"
+shows = "the second"
+source = "c/another.c"
+libc = "musl"
+frame_pointers = true
+args = ["x"]
+tags = ["c", "small"]
+[[guest.case]]
+name = "it dies"
+args = ["a b", "c"]
+exit = 139
+"#;
+
+    #[test]
+    fn a_line_for_each_guest() {
+        let catalogue = Catalogue::parse(TEXT, Path::new("/g")).unwrap();
+        assert_eq!(
+            table(catalogue.guests(), Style::PLAIN),
+            "NAME     ARCH            LIBC  FP   SHOWS\n\
+             one      x86_64 aarch64  none  no   the first\n\
+             another  x86_64 aarch64  musl  yes  the second\n"
+        );
+        assert!(table(&[], Style::PLAIN).starts_with("NAME"));
+    }
+
+    #[test]
+    fn all_about_one() {
+        let catalogue = Catalogue::parse(TEXT, Path::new("/g")).unwrap();
+        let text = details(&catalogue, catalogue.find("another").unwrap(), Style::PLAIN);
+        for line in [
+            "another: the second",
+            "  libc            musl, static",
+            "  aarch64         /g/bin/aarch64/another (missing: run guests/build.sh)",
+            "  source          /g/programs/c/another.c",
+            "  emu run another            the default",
+            "  emu run another 'a b' c    it dies, killed by SIGSEGV",
+        ] {
+            let found = text.lines().any(|l| squeezed(l) == squeezed(line));
+            assert!(found, "{line:?} is not in\n{text}");
+        }
+        let text = details(&catalogue, catalogue.find("one").unwrap(), Style::PLAIN);
+        assert!(text.contains("asm/x86_64/one.S") && text.contains("asm/aarch64/one.S"));
+        assert_eq!(signal_name(99), "signal 99");
+    }
+
+    fn squeezed(line: &str) -> String {
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }

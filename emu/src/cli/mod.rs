@@ -50,9 +50,12 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error, words),
     };
-    match &cli.command {
-        Command::Run(options) => run::run(options, words),
-        Command::Guests(options) => guests::run(options),
+    match cli.command {
+        Command::Run(mut options) => {
+            options.take_arch().map_err(|e| Failure::new(status::FAILURE, e))?;
+            run::run(&options, words)
+        }
+        Command::Guests(options) => guests::run(&options),
     }
 }
 

@@ -35,6 +35,31 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl RunOptions {
+    /// Takes an `--arch` that stands right after a catalogue name (no guest of the
+    /// catalogue has such an option): `emu run NAME --arch ARCH`.
+    ///
+    /// # Errors
+    ///
+    /// A message if no architecture follows.
+    pub fn take_arch(&mut self) -> Result<(), String> {
+        let words: Vec<&str> = self.command.iter().take(3).filter_map(|w| w.to_str()).collect();
+        let (value, used) = match words[..] {
+            [name, ..] if name.contains('/') => return Ok(()),
+            [_, "--arch", value] => (value, 2),
+            [_, "--arch"] => return Err("--arch: use x86_64 or aarch64".to_owned()),
+            [_, word, ..] => match word.strip_prefix("--arch=") {
+                Some(value) => (value, 1),
+                None => return Ok(()),
+            },
+            _ => return Ok(()),
+        };
+        self.machine.arch = Some(value.parse().map_err(|e| format!("--arch: {e}"))?);
+        self.command.drain(1..=used);
+        Ok(())
+    }
+}
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -54,8 +79,9 @@ pub enum Command {
 {usage-heading} {usage}
 
 GUEST is a name from `emu guests` or the path of a static Linux program. What follows
-it are the guest's arguments, options included. Without GUEST the demo runs; without
-ARG a guest of the catalogue gets the arguments that the catalogue has for it.
+it are the guest's arguments, options included; only --arch may also stand right after
+a name. Without GUEST the demo runs; without ARG a guest of the catalogue gets the
+arguments that the catalogue has for it.
 
 {all-args}{after-help}",
     after_help = "\
@@ -296,7 +322,9 @@ fn seed(text: &str) -> Result<u64, String> {
 fn call_graph(text: &str) -> Result<CallGraph, String> {
     match text {
         "fp" => Ok(CallGraph::Fp),
-        known if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) => {
+        known
+            if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) =>
+        {
             Err("emu cannot do this yet; use fp, or leave it out".to_owned())
         }
         _ => Err("the only mode is fp".to_owned()),
@@ -332,6 +360,20 @@ mod tests {
     use super::*;
     use crate::perf::record::EventKind;
     use clap::CommandFactory;
+
+    #[test]
+    fn an_architecture_may_follow_a_name() {
+        let mut o = run(&["demo", "--arch", "aarch64", "x"]);
+        o.take_arch().unwrap();
+        assert_eq!((o.machine.arch, o.command.len()), (Some(Arch::Aarch64), 2));
+        let mut o = run(&["demo", "--arch=x86_64"]);
+        o.take_arch().unwrap();
+        assert_eq!((o.machine.arch, o.command.len()), (Some(Arch::X86_64), 1));
+        let mut o = run(&["./demo", "--arch", "aarch64"]);
+        o.take_arch().unwrap();
+        assert_eq!((o.machine.arch, o.command.len()), (None, 3));
+        assert!(run(&["demo", "--arch", "arm"]).take_arch().unwrap_err().contains("arm"));
+    }
 
     fn run(words: &[&str]) -> RunOptions {
         match Cli::try_parse_from(["emu", "run"].iter().chain(words)).unwrap().command {

@@ -19,7 +19,7 @@ use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsuppor
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
-use crate::kernel::exec::{self, Program};
+use crate::kernel::exec;
 use crate::kernel::run::{self, RunError};
 use crate::kernel::state::Config;
 use crate::kernel::task::Ending;
@@ -35,17 +35,15 @@ const BOOT_TIME: u64 = 1_700_000_000_000_000_000;
 ///
 /// [`Failure`] if the run could not begin, or ended because of us.
 pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
-    let events = options
-        .sampling
-        .events()
-        .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
+    let events =
+        options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     let destination = Destination::new(&options.output);
     let world = build(options, &destination)?;
     let state = start(options, &world, events, cmdline)?;
 
     let format = options.output.format;
     let output = destination.open(format)?;
-    let mut profile = Recorder::open(format, &state, &world.program, output)?;
+    let mut profile = Recorder::open(format, &state, output)?;
     let stop = Stop::on_signals()?;
     let kernel = Kernel::new(state);
     let outcome = run::run(&kernel, &stop.flag, |records| profile.take(records));
@@ -58,7 +56,8 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     };
 
     kernel.with(|state| {
-        report(state, options, &world, &outcome, &destination, &mut profile.tally);
+        let shown = profile_of(format, &destination, finished.is_ok(), state.vfs.tree.root());
+        report(state, options, &world, &outcome, shown, &mut profile.tally);
     });
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
@@ -98,8 +97,8 @@ fn start(
         cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         kernel_symbols: symbols::all(arch),
     };
-    let mut state = exec::exec(&world.program, config, session)
-        .map_err(|e| Failure::new(e.exit_code(), e))?;
+    let mut state =
+        exec::exec(&world.program, config, session).map_err(|e| Failure::new(e.exit_code(), e))?;
     if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
         let message = format!(
             "{}: is a program for {}; leave out --arch {wanted}, or give one for {wanted}",
@@ -121,14 +120,9 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn open(
-        format: Format,
-        state: &State,
-        program: &Program,
-        output: Output,
-    ) -> Result<Recorder, Failure> {
+    fn open(format: Format, state: &State, output: Output) -> Result<Recorder, Failure> {
         let session = &state.perf.session;
-        let images = || world::images(program, state.arch);
+        let images = || world::images(state.arch, state.vfs.tree.root());
         let sink = crate::export::open(format, session, output, images())?;
         Ok(Recorder { sink, tally: Tally::new(session, images()) })
     }
@@ -194,11 +188,12 @@ fn report(
     options: &RunOptions,
     world: &World,
     outcome: &Result<Ending, RunError>,
-    destination: &Destination,
+    profile: Profile,
     tally: &mut Tally,
 ) {
     let style = Style::of_stderr();
-    let mut images: Images = world::images(&world.program, state.arch);
+    let root = state.vfs.tree.root();
+    let mut images: Images = world::images(state.arch, root);
     if let Some(death) = Death::of(state) {
         to_stderr(&Report::new(state, death, &mut images).render(&world.name, style));
     }
@@ -217,7 +212,6 @@ fn report(
         _ => {}
     }
     if !options.output.quiet {
-        let profile = profile_of(options.output.format, destination, world.program.root.as_deref());
         let ending = match outcome {
             Ok(ending) => ending_words(*ending),
             Err(RunError::Export(e)) if is_broken_pipe(e) => {
@@ -230,11 +224,9 @@ fn report(
     }
 }
 
-fn profile_of(format: Format, destination: &Destination, root: Option<&Path>) -> Profile {
-    let file = destination.regular_file();
-    let open = file
-        .filter(|_| format == Format::PerfData)
-        .map(|f| perf_command(f, root));
+fn profile_of(format: Format, to: &Destination, whole: bool, root: Option<&Path>) -> Profile {
+    let file = to.regular_file();
+    let open = file.filter(|_| format == Format::PerfData).map(|f| perf_command(f, root));
     let size = file.and_then(|f| f.metadata().ok()).map(|m| m.len());
-    Profile { name: destination.name(), size, open }
+    Profile { name: to.name(), size, whole, open }
 }

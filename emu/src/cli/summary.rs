@@ -60,6 +60,8 @@ pub struct Profile {
     pub name: String,
     /// Size of the file in bytes, if it is one.
     pub size: Option<u64>,
+    /// It was written to its end.
+    pub whole: bool,
     /// The command that opens it.
     pub open: Option<String>,
 }
@@ -122,9 +124,7 @@ impl Summary {
         let cells: Vec<[String; 4]> = self
             .events
             .iter()
-            .map(|e| {
-                [e.name.clone(), rate_words(e.rate), grouped(e.samples), grouped(e.counted)]
-            })
+            .map(|e| [e.name.clone(), rate_words(e.rate), grouped(e.samples), grouped(e.counted)])
             .collect();
         let head = ["event", "rate", "samples", "counted"];
         let width =
@@ -157,9 +157,9 @@ impl Summary {
             (2.., Some(event)) => format!(" of {}", event.name),
             _ => String::new(),
         };
-        let name_width =
-            rows.iter().map(|r| name_of(r).chars().count()).max().unwrap_or(0).max(8);
         let title = format!("function{of}");
+        let names = rows.iter().map(|r| name_of(r).chars().count());
+        let name_width = names.chain([title.len()]).max().unwrap_or(0);
         let head = format!("    self  samples      {title:name_width$}  file");
         let _ = writeln!(text, "{}", style.dim(&head));
         for row in &rows {
@@ -180,7 +180,11 @@ impl Summary {
         if all > rows.len() {
             let more = all - rows.len();
             let s = if more == 1 { "" } else { "s" };
-            let _ = writeln!(text, "{}", style.dim(&format!("                   … {more} more function{s}")));
+            let _ = writeln!(
+                text,
+                "{}",
+                style.dim(&format!("                   … {more} more function{s}"))
+            );
         }
     }
 
@@ -189,6 +193,10 @@ impl Summary {
         let s = if samples == 1 { "" } else { "s" };
         let size = self.profile.size.map(|n| format!(", {}", bytes(n))).unwrap_or_default();
         let name = style.bold(&self.profile.name);
+        if !self.profile.whole {
+            let _ = writeln!(text, "The profile in {name} is not complete.");
+            return;
+        }
         let _ = writeln!(text, "Profile in {name} ({} sample{s}{size}).", grouped(samples));
         match &self.profile.open {
             _ if samples == 0 => {
@@ -207,7 +215,8 @@ pub fn unsupported(state: &State, images: &mut Images) -> Vec<String> {
     let names = Names::new(state, images);
     let line = |(what, (times, pc)): (&String, &(u64, u64))| {
         let place = names.place(LookupAddress::Return(*pc)).short(Style::PLAIN);
-        let times = if *times == 1 { "once".to_owned() } else { format!("{} times", grouped(*times)) };
+        let times =
+            if *times == 1 { "once".to_owned() } else { format!("{} times", grouped(*times)) };
         format!("unsupported: {what}, {times}, first at {place}")
     };
     state.unsupported.iter().map(line).collect()
@@ -253,7 +262,7 @@ pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);
@@ -279,14 +288,12 @@ fn bytes(n: u64) -> String {
     }
 }
 
-/// The `perf` command that opens the profile `file`, with the guest's files below `root`.
-/// The profile itself names the kernel's functions.
+/// The `perf` command that opens the profile `file`, which names the kernel's functions
+/// itself. The guest's files are below `root`.
 pub fn perf_command(file: &Path, root: Option<&Path>) -> String {
-    let mut command = format!("perf report -i {}", quoted(&file.to_string_lossy()));
-    if let Some(root) = root {
-        command.push_str(&format!(" --symfs {}", quoted(&root.to_string_lossy())));
-    }
-    command
+    let file = quoted(&file.to_string_lossy());
+    let symfs = root.map(|r| format!(" --symfs {}", quoted(&r.to_string_lossy())));
+    format!("perf report -i {file}{}", symfs.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -319,6 +326,7 @@ mod tests {
             profile: Profile {
                 name: "p.data".to_owned(),
                 size: Some(2048),
+                whole: true,
                 open: Some("perf report -i p.data".to_owned()),
             },
         };
@@ -345,6 +353,14 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_that_failed_is_not_offered() {
+        let (mut summary, mut tally) = summary(&["cycles"]);
+        summary.profile.whole = false;
+        let text = summary.render(&mut tally, Style::PLAIN);
+        assert!(text.ends_with("The profile in p.data is not complete.\n"), "{text}");
+    }
+
+    #[test]
     fn several_events_have_a_table_each() {
         let (summary, mut tally) = summary(&["cycles", "branches:u"]);
         let text = summary.render(&mut tally, Style::PLAIN);
@@ -360,8 +376,7 @@ mod tests {
 
     #[test]
     fn the_command_is_one_that_a_shell_takes() {
-        let command = perf_command(Path::new("a b.data"), Some(Path::new("/r")));
-        assert_eq!(command, "perf report -i 'a b.data' --symfs /r");
+        assert_eq!(perf_command(Path::new("a b.data"), None), "perf report -i 'a b.data'");
     }
 
     #[test]

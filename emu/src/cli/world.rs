@@ -17,9 +17,6 @@ use crate::loader::{LoadError, file, vdso};
 /// The guest that runs when none is named.
 pub const DEMO: &str = "demo";
 
-/// Larger files are not read for their symbols.
-const MAX_IMAGE: u64 = 1 << 30;
-
 /// A guest's world, ready to be started.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -79,28 +76,11 @@ pub fn build(
     Ok(World { program, name, files: named.files })
 }
 
-/// The images of the code in a profile of `program`: files, and the kernel's vDSO. A path
-/// below a root is not the host's.
-pub fn images(program: &Program, arch: Arch) -> Images {
-    let images = match program.root.clone() {
-        None => Images::of_host(),
-        Some(root) => {
-            let (own, host) = (program.path.clone(), program.host.clone());
-            Images::new(move |path| {
-                if path == own { read(&host) } else { read(&root.join(path.trim_start_matches('/'))) }
-            })
-        }
-    };
-    images.with("[vdso]", Arc::from(vdso::image(arch)))
-}
-
-/// The bytes of a regular file.
-fn read(file: &Path) -> Option<Arc<[u8]>> {
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > MAX_IMAGE {
-        return None;
-    }
-    std::fs::read(file).ok().map(Arc::from)
+/// The images of the code in a profile: the host's files, below `root` if there is one,
+/// and the kernel's vDSO.
+pub fn images(arch: Arch, root: Option<&Path>) -> Images {
+    let files = root.map_or_else(Images::of_host, |root| Images::of_root(root.to_owned()));
+    files.with("[vdso]", Arc::from(vdso::image(arch)))
 }
 
 fn check_root(root: &Path) -> Result<PathBuf, Failure> {
@@ -120,6 +100,10 @@ fn locate(
 ) -> Result<Located, Failure> {
     if guest.as_bytes().contains(&b'/') {
         return by_path(guest, root, cwd);
+    }
+    if guest.is_empty() {
+        let message = "the guest's name is empty; `emu guests` lists the guests";
+        return Err(Failure::new(status::NOT_FOUND, message));
     }
     let catalogue = Catalogue::load(&guests::default_dir());
     let name = guest.to_string_lossy();
@@ -262,8 +246,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// The fixed environment, changed as `--env` says; the last of a name counts.
 fn environment(changes: &[Variable]) -> Vec<Vec<u8>> {
-    let fixed =
-        [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("LANG", "C"), ("TERM", "dumb")];
+    let fixed = [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("LANG", "C"), ("TERM", "dumb")];
     let mut variables: Vec<Variable> = fixed.map(|(n, v)| Variable::new(n, v)).into();
     for change in changes {
         match variables.iter_mut().find(|v| v.name == change.name) {

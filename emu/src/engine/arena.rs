@@ -141,7 +141,7 @@ impl Arena {
     /// Reads a 64-bit little-endian word inside a frame; `offset` is taken modulo the
     /// frame size and rounded down to 8.
     pub fn word(&self, frame: Frame, offset: u64) -> u64 {
-        let at = (offset % FRAME_SIZE & !7) as usize;
+        let at = ((offset % FRAME_SIZE) & !7) as usize;
         let mut word = [0; 8];
         word.copy_from_slice(&self.bytes(frame)[at..at + 8]);
         u64::from_le_bytes(word)

@@ -79,7 +79,7 @@ pub fn run(
     let page = FRAME_SIZE - 1;
     let mut add = |start: u64, end: u64, perms: u32, bytes: &[u8], at: u64| {
         let base = start & !page;
-        let len = (end + page & !page) - base;
+        let len = ((end + page) & !page) - base;
         let to = physical + (at - base);
         arena.poke(to, bytes);
         bare.ranges.push((base, base + len, physical, perms));
@@ -91,7 +91,7 @@ pub fn run(
             | u32::from(piece.perms.write) << 1
             | u32::from(piece.perms.exec) << 2;
         add(piece.addr, piece.addr + piece.len, perms, &piece.bytes, piece.addr);
-        top = top.max(piece.addr + piece.len + page & !page);
+        top = top.max((piece.addr + piece.len + page) & !page);
     }
     add(top, top + HEAP, 3, &[], top);
     add(MMAP_AT, MMAP_AT + HEAP, 3, &[], MMAP_AT);
@@ -167,9 +167,18 @@ unsafe extern "C" fn on_fill(
     false
 }
 
-unsafe extern "C" fn on_svc(raw: *mut uc::uc_engine, _number: u32, data: *mut c_void) {
+unsafe extern "C" fn on_svc(raw: *mut uc::uc_engine, number: u32, data: *mut c_void) {
+    const SVC: u32 = 2;
     // SAFETY: as in `on_fill`.
-    unsafe { on_syscall(raw, data) }
+    unsafe {
+        if number == SVC {
+            on_syscall(raw, data);
+        } else {
+            // Any other exception would be raised again for ever.
+            (*data.cast::<Bare>()).status = Some(0x80 + u64::from(number));
+            uc::uc_emu_stop(raw);
+        }
+    }
 }
 
 unsafe extern "C" fn on_syscall(raw: *mut uc::uc_engine, data: *mut c_void) {
@@ -227,7 +236,7 @@ fn answer(bare: &mut Bare, nr: u64, a: [u64; 3]) -> u64 {
         }
         Sysno::Mmap => {
             let at = bare.mmap;
-            bare.mmap += a[1] + FRAME_SIZE - 1 & !(FRAME_SIZE - 1);
+            bare.mmap += (a[1] + FRAME_SIZE - 1) & !(FRAME_SIZE - 1);
             at
         }
         Sysno::ArchPrctl => {

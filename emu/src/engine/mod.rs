@@ -15,9 +15,9 @@
 //! * [`arena`]: guest physical memory, one host mapping.
 //! * [`filemap`]: read-only host files behind functions that copy.
 //! * [`counting`]: how many instructions and branches each translated block holds.
-//! * [`unicorn`]: the raw handle; nothing but calls across the C ABI.
-//! * [`hooks`]: what unicorn calls while guest code runs.
-//! * [`run`]: the run loop: exact stops, look-ahead fetches, self-modifying code.
+//! * `unicorn`: the raw handle; nothing but calls across the C ABI.
+//! * `hooks`: what unicorn calls while guest code runs.
+//! * `run`: the run loop: exact stops, look-ahead fetches, self-modifying code.
 //! * `x86_64`, `aarch64`: CPU set-up and registers.
 //!
 //! **The counting rule.** With `N` = instructions retired when `run` was called and a

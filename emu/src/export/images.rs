@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::perf::record::FileId;
@@ -31,6 +32,13 @@ impl Images {
     /// Images of the host's files. What is no regular file counts as absent.
     pub fn of_host() -> Images {
         Images::new(read_host_file)
+    }
+
+    /// Images of the host's files below the folder `root`.
+    pub fn of_root(root: PathBuf) -> Images {
+        Images::new(move |path| {
+            read_host_file(&root.join(path.trim_start_matches('/')).to_string_lossy())
+        })
     }
 
     /// Adds an image that is no file, such as the `[vdso]`.

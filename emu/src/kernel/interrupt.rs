@@ -199,7 +199,7 @@ fn push_interrupt(state: &mut State, own_stack: bool) -> Saved {
     let irqs_on = std::mem::replace(&mut state.cpu.irqs_on, false);
     let sp = if own_stack { state.cpu.nmi_stack.top() } else { context.sp };
     let mut inner =
-        KernelContext { ip: context.ip, sp: sp - INTERRUPT_FRAME & !15, fp: context.fp };
+        KernelContext { ip: context.ip, sp: (sp - INTERRUPT_FRAME) & !15, fp: context.fp };
     let State { task, cpu, arena, .. } = state;
     let stack = if own_stack { &cpu.nmi_stack } else { &task.stack };
     inner.push(stack, arena, context.ip);

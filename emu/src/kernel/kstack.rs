@@ -62,7 +62,7 @@ impl KernelStack {
     /// Stores a word.
     pub fn store(&self, arena: &mut Arena, addr: u64, value: u64) {
         if let Some(frame) = self.frame_of(addr) {
-            let at = (addr % PAGE & !7) as usize;
+            let at = ((addr % PAGE) & !7) as usize;
             arena.bytes_mut(frame)[at..at + 8].copy_from_slice(&value.to_le_bytes());
         }
     }

@@ -176,7 +176,7 @@ pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -187,13 +187,14 @@ impl SplitMix64 {
     /// Fills `buf`.
     pub fn fill(&mut self, buf: &mut [u8]) {
         for chunk in buf.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
         }
     }
 }
 
 /// The context that a sample describes.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a value for one sample, on the stack")]
 pub enum Interrupted {
     /// User code with these registers.
     User(Regs),

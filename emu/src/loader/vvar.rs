@@ -7,6 +7,7 @@
 //! | 0 | `seq: u32` | odd while the kernel writes (sequence lock) |
 //! | 8 | `wall_offset_ns: u64` | `CLOCK_REALTIME` = counter + this |
 //! | 16 | `multiplier: u64` | reserved, 1: nanoseconds per count |
+//! | 24, 28 | `cpu: u32`, `node: u32` | where the reader runs (x86_64 `getcpu`) |
 //!
 //! The modelled CPU counter counts nanoseconds since boot, so `CLOCK_MONOTONIC` is
 //! the counter itself and the page changes only when the wall clock is set.

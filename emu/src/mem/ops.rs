@@ -43,7 +43,7 @@ impl Mm {
     /// Checks `start`, `len` as the memory calls do; returns the end.
     fn range(&self, start: u64, len: u64) -> Result<u64, Errno> {
         let len = page_up(len).ok_or(Errno::EINVAL)?;
-        if start % PAGE != 0 {
+        if !start.is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);
         }
         start.checked_add(len).ok_or(Errno::EINVAL)
@@ -118,7 +118,7 @@ impl Mm {
     /// `mprotect`
     pub fn protect(&mut self, start: u64, len: u64, prot: Prot) -> Result<(), Errno> {
         let end = page_up(len).and_then(|l| start.checked_add(l)).ok_or(Errno::ENOMEM)?;
-        if start % PAGE != 0 {
+        if !start.is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);
         }
         if len == 0 {

@@ -120,7 +120,7 @@ fn walk_user_aarch64(chain: &mut Chain, regs: &Regs, load: impl Fn(u64) -> Optio
         return;
     }
     let mut tail = regs.fp();
-    while tail != 0 && tail % 8 == 0 && tail < Arch::Aarch64.task_size() - 16 {
+    while tail != 0 && tail.is_multiple_of(8) && tail < Arch::Aarch64.task_size() - 16 {
         let Some(next) = load(tail) else { return };
         let Some(link) = load(tail + 8) else { return };
         if chain.store(strip_pac(link)).is_err() || next <= tail {

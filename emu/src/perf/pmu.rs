@@ -30,8 +30,8 @@ pub struct Counter {
     pub samples: u64,
     /// Samples wanted a second, for frequency mode.
     frequency: Option<u64>,
-    /// When the last sample was taken, for frequency mode.
-    last: Time,
+    /// When the last sample was taken, for frequency mode; the first has no interval.
+    last: Option<Time>,
 }
 
 impl Counter {
@@ -41,7 +41,7 @@ impl Counter {
             Rate::Period(p) => (p.max(1), None),
             Rate::Frequency(f) => (first_period(event.kind, f.max(1)), Some(f.max(1))),
         };
-        Counter { left: signed(period), period, total: 0, samples: 0, frequency, last: 0 }
+        Counter { left: signed(period), period, total: 0, samples: 0, frequency, last: None }
     }
 
     /// `n` events happened; whether the counter has overflowed.
@@ -67,8 +67,8 @@ impl Counter {
     /// Frequency mode (`perf_adjust_period`): towards the period that gives `frequency`
     /// samples a second, an eighth of the way at a time.
     fn adjust(&mut self, now: Time, frequency: u64) {
-        let elapsed = now.saturating_sub(self.last);
-        self.last = now;
+        let Some(last) = self.last.replace(now) else { return };
+        let elapsed = now.saturating_sub(last);
         if elapsed == 0 || elapsed >= 2 * TICK {
             return;
         }

@@ -104,12 +104,8 @@ fn emulate(path: &Path, args: &[&str], period: u64) -> Result<u64> {
         boot_time: 0,
         max_instructions: u64::MAX,
     };
-    let defaults = Defaults {
-        rate: Rate::Period(period),
-        explicit: true,
-        callchain: true,
-        max_stack: 0,
-    };
+    let defaults =
+        Defaults { rate: Rate::Period(period), explicit: true, callchain: true, max_stack: 0 };
     let events = event::parse("cycles", defaults)?;
     let session = |arch| Session {
         arch,
@@ -203,7 +199,10 @@ fn speed(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
         }
         eprint!("\r{arch}: round {} of {RUNS} ", round + 1);
         // Callgrind takes most of a minute: once is enough for a ratio of this size.
-        if round == 0 && host && let Some(mut run) = external(&callgrind, &path) {
+        if round == 0
+            && host
+            && let Some(mut run) = external(&callgrind, &path)
+        {
             note(4, timed(|| Ok(run.status()?))?);
         }
     }
@@ -226,8 +225,18 @@ fn speed(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
     let to_bare = emu / best[1];
     let to_default = best[2] / emu;
     add("emu run, period 10^6", 0, None, None);
-    add("bare engine, virtual TLB: emu takes × of it", 1, Some(to_bare), Some(("<= 1.3", to_bare <= 1.3)));
-    add("bare engine, default TLB: × of emu", 2, Some(to_default), Some((">= 2", to_default >= 2.0)));
+    add(
+        "bare engine, virtual TLB: emu takes × of it",
+        1,
+        Some(to_bare),
+        Some(("<= 1.3", to_bare <= 1.3)),
+    );
+    add(
+        "bare engine, default TLB: × of emu",
+        2,
+        Some(to_default),
+        Some((">= 2", to_default >= 2.0)),
+    );
     add("qemu-user: emu takes × of it", 3, Some(emu / best[3]), None);
     add("valgrind --tool=callgrind: × of emu", 4, Some(best[4] / emu), None);
     Ok(())
@@ -239,9 +248,7 @@ fn start(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
     let (mut whole, mut engine) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..RUNS * 4 {
         whole = whole.min(timed(|| emulate(&path, &[], PERIOD))?.as_secs_f64());
-        engine = engine.min(
-            timed(|| Ok(Engine::new(arch, &mut Arena::new()?)?))?.as_secs_f64(),
-        );
+        engine = engine.min(timed(|| Ok(Engine::new(arch, &mut Arena::new()?)?))?.as_secs_f64());
     }
     let beyond = (whole - engine) * 1e3;
     rows.push(Row {
@@ -268,7 +275,13 @@ fn samples(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()>
         let period = 16_000 >> doubling;
         let (mut best, mut count) = (f64::INFINITY, 0);
         for _ in 0..RUNS {
-            best = best.min(timed(|| Ok(count = emulate(&path, &["1"], period)?))?.as_secs_f64());
+            best = best.min(
+                timed(|| {
+                    count = emulate(&path, &["1"], period)?;
+                    Ok(())
+                })?
+                .as_secs_f64(),
+            );
         }
         rows.push(Row {
             bench: "cost per sample".to_owned(),
@@ -339,7 +352,8 @@ fn regions(rows: &mut Vec<Row>) -> Result<()> {
                         .map_err(|e| e.to_string())?;
                 }
                 for i in 0..count {
-                    mm.unmap(&mut arena, 0x1000_0000 + i * 4096, 4096).map_err(|e| e.to_string())?;
+                    mm.unmap(&mut arena, 0x1000_0000 + i * 4096, 4096)
+                        .map_err(|e| e.to_string())?;
                 }
                 Ok(())
             })?;

@@ -224,9 +224,11 @@ fn own_executable() {
     let (name, distance) = image.function(offset).unwrap();
     assert_eq!((&*name, distance), ("export::symbols::marker_function", 0));
     let frames = image.source(offset);
-    let file = frames[0].file.clone().unwrap();
+    // Optimised code may begin with something inlined: the outermost frame is its own.
+    let own = frames.last().unwrap();
+    let file = own.file.clone().unwrap();
     assert!(Path::new(&*file).ends_with("tests/export/symbols.rs"), "{file}");
-    assert_eq!(frames[0].line, Some(MARKER_LINE));
+    assert!((MARKER_LINE..MARKER_LINE + 2).contains(&own.line.unwrap()), "{:?}", own.line);
 }
 
 const MARKER_LINE: u32 = line!() + 2;

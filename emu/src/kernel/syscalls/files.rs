@@ -1,16 +1,17 @@
 //! Files: opening, reading and writing, attributes, folders, descriptors.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::rc::Rc;
 
+use arch::signal::code;
 use arch::syscalls::Sysno;
-use arch::{Arch, Errno};
+use arch::{Arch, Errno, Signal};
 
 use super::SysResult;
-use crate::kernel::State;
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags;
-use crate::kernel::vfs::{Attributes, Lookup, Node, OpenFile, proc};
+use crate::kernel::vfs::{Attributes, Lookup, Node, OpenFile, proc, stdin};
+use crate::kernel::{State, signal};
 use crate::mem::PageSource;
 
 const AT_FDCWD: i32 = -100;
@@ -192,7 +193,7 @@ fn read_chunk(
     match &file.node {
         Node::Host(host) => host.map.read_at(offset, chunk).map_err(|_| Errno::EIO),
         Node::Memory(memory) => Ok(memory.read_at(offset, chunk)),
-        Node::Stdin => std::io::stdin().read(chunk).map_err(|_| Errno::EIO),
+        Node::Stdin => stdin::read(chunk),
         Node::Null => Ok(0),
         Node::Zero => Ok(chunk.len()),
         Node::Random => {
@@ -238,7 +239,13 @@ fn write(s: &mut State, fd: i32, addr: u64, len: u64, at: Option<u64>) -> SysRes
             Err(_) if done > 0 => break,
             Err(e) => return Err(e),
         }
-        let n = write_chunk(s, &file, offset, &chunk)?;
+        let n = match write_chunk(s, &file, offset, &chunk) {
+            Err(Errno::EPIPE) => {
+                signal::send_to_self(s, Signal::SIGPIPE, code::SI_USER);
+                return Err(Errno::EPIPE);
+            }
+            other => other?,
+        };
         done += n as u64;
         offset += n as u64;
         s.spend(n as u64 / 16);

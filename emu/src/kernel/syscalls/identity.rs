@@ -137,7 +137,7 @@ fn is_self(s: &State, pid: u64) -> Result<(), Errno> {
 }
 
 fn sched_getaffinity(s: &mut State, a: [u64; 6]) -> SysResult {
-    if a[1] < 8 || a[1] % 8 != 0 {
+    if a[1] < 8 || !a[1].is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
     is_self(s, a[0])?;

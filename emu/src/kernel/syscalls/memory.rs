@@ -115,7 +115,7 @@ fn mremap(s: &mut State, a: [u64; 6]) -> SysResult {
 
 /// The range must be mapped throughout.
 fn check_mapped(s: &mut State, start: u64, len: u64) -> SysResult {
-    if start % PAGE != 0 {
+    if !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
     let end = page_up(len).and_then(|l| start.checked_add(l)).ok_or(Errno::ENOMEM)?;

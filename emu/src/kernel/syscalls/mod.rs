@@ -13,6 +13,8 @@ mod memory;
 mod signals;
 mod time;
 
+use std::io::Write as _;
+
 use arch::Errno;
 use arch::syscalls::Sysno;
 
@@ -134,7 +136,8 @@ fn trace(state: &mut State, sysno: Sysno, args: &[u64; 6], outcome: Outcome) {
     let (arch, mm, arena) = (state.arch, &state.mm, &state.arena);
     let read = |addr: u64, max: usize| peek_prefix(mm, arena, addr, max);
     let line = arch::strace::format_call(arch, sysno, args, &read, ret);
-    eprintln!("{line}");
+    // A reader of standard error that went away is no reason to stop.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// At most `max` bytes from `addr`, as many as are present.

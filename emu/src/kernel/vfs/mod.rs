@@ -13,11 +13,13 @@
 //! derived from the path.
 //!
 //! * [`node`]: what a path leads to, with its attributes; [`tree`]: looking up, creating,
-//!   removing; [`open_file`]: descriptors; [`proc`]: the contents of `/proc/self`.
+//!   removing; [`open_file`]: descriptors; [`proc`]: the contents of `/proc/self`;
+//!   [`stdin`]: the host's standard input.
 
 pub mod node;
 pub mod open_file;
 pub mod proc;
+pub mod stdin;
 pub mod tree;
 
 pub use node::{Attributes, FileType, HostFile, Node};
@@ -45,14 +47,14 @@ pub struct Vfs {
 
 impl Vfs {
     /// How a profile names the file behind an area: its build-id, or an inode number
-    /// made from its path; and the path where `perf` finds it on the host.
+    /// made from its path; and the path where `perf` finds it.
     pub fn identify(&self, area: &Area) -> (FileId, String) {
         let Backing::File { source, .. } = &area.backing else {
             let name = if area.name.is_empty() { "//anon" } else { area.name };
             return (FileId::None, name.to_owned());
         };
         let path = source.path();
-        let host = self.tree.host_path_of(path);
+        let host = self.tree.profile_path(path);
         let id = match self.tree.build_id(path) {
             Some(id) => FileId::BuildId(id),
             None => FileId::Inode { ino: source.inode() },

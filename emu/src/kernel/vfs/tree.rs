@@ -58,6 +58,11 @@ impl Tree {
         Tree { root, cwd, exe, ..Tree::default() }
     }
 
+    /// Host folder that is the guest's `/`.
+    pub fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
     /// Makes a host file visible at `path`.
     pub fn show(&mut self, path: String, host: PathBuf) {
         self.visible.insert(path, host);
@@ -153,7 +158,16 @@ impl Tree {
             return Ok(node);
         }
         match &self.root {
-            Some(root) => self.host_node(path, &root.join(path.trim_start_matches('/'))),
+            Some(root) => {
+                let host = root.join(path.trim_start_matches('/'));
+                match self.host_node(path, &host) {
+                    // The kernel's own folders are there even if the root has none.
+                    Err(Errno::ENOENT) if matches!(path, "/dev" | "/proc" | "/tmp") => {
+                        Ok(Node::Directory(path.to_owned()))
+                    }
+                    other => other,
+                }
+            }
             None => match self.visible.get(path) {
                 Some(host) => self.host_node(path, host),
                 None if self.leads_to_visible(path) => Ok(Node::Directory(path.to_owned())),
@@ -363,9 +377,10 @@ impl Tree {
         Ok(nodes.collect())
     }
 
-    /// Where the host has the file that the guest sees at `path`: absolute without a
-    /// root, below it otherwise.
-    pub fn host_path_of(&self, path: &str) -> String {
+    /// How a profile names the file that the guest sees at `path`: where the host has it,
+    /// or with a root the path below that (`perf --symfs ROOT`), so that the profile does
+    /// not depend on where the root lies.
+    pub fn profile_path(&self, path: &str) -> String {
         match (&self.root, self.visible.get(path)) {
             (None, Some(host)) => host.to_string_lossy().into_owned(),
             _ => path.to_owned(),
