@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::{Budget, EngineError, Exit};
+use crate::kernel::state::PmuIrq;
 use crate::kernel::step::Stuck;
 use crate::kernel::task::Ending;
 use crate::kernel::{Kernel, State, entry, fault, interrupt};
@@ -103,6 +104,13 @@ fn user_budget(state: &State) -> Budget {
     let timer = state.perf.next_deadline().saturating_sub(state.cpu.clock);
     let limit = state.config.max_instructions.saturating_sub(state.stats.instructions);
     budget.instructions = budget.instructions.min(timer).min(limit).min(SLICE);
+    // As an ordinary interrupt, a counter that overflows on the way out of the kernel is
+    // due at once again. One instruction between two interrupts keeps the guest going,
+    // where real hardware relies on throttling.
+    if state.config.pmu_irq == PmuIrq::Irq {
+        budget.instructions = budget.instructions.max(1).min(limit);
+        budget.branches = budget.branches.max(1);
+    }
     budget
 }
 
