@@ -116,11 +116,14 @@ fn user_budget(state: &State) -> Budget {
 
 /// Interrupts that arrive between two user instructions.
 async fn user_interrupts(k: &Kernel) {
+    let mut again = true;
     loop {
         let (pmu, timer) =
             k.with(|s| (s.perf.overflowed(true).is_some(), s.perf.next_deadline() <= s.cpu.clock));
-        if pmu {
+        if pmu && again {
             interrupt::pmu_in_user(k).await;
+            // See `user_budget`.
+            again = k.with(|s| s.config.pmu_irq == PmuIrq::Nmi);
         } else if timer {
             interrupt::timer_in_user(k).await;
         } else {
