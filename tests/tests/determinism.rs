@@ -23,7 +23,7 @@ fn run_in(dir: &Path, nth: usize, words: &[&str]) -> (Finished, Vec<(String, Vec
     command.current_dir(&cwd);
     match nth {
         0 => drop(command.env_clear()),
-        1 => drop(command.env("LD_SHOW_AUXV_NOT", "1").env("TZ", "Asia/Tokyo").env("HOME", "/x")),
+        1 => drop(command.env("EXTRA", "1").env("TZ", "Asia/Tokyo").env("HOME", "/x")),
         _ => drop(command.env("PADDING", "x".repeat(5000)).env("LC_ALL", "tr_TR.UTF-8")),
     }
     let finished = finish(&mut command);
