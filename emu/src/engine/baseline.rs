@@ -53,8 +53,10 @@ struct Bare {
 /// Room for the break and for mappings, in bytes.
 const HEAP: u64 = 1 << 30;
 const STACK: u64 = 8 << 20;
-const MMAP_AT: u64 = 0x7000_0000_0000;
-const STACK_AT: u64 = 0x7fff_0000_0000;
+/// Below 2^44: with the MMU off, as in the default mode, aarch64's virtual addresses are
+/// physical ones, which have that many bits.
+const MMAP_AT: u64 = 0x0700_0000_0000;
+const STACK_AT: u64 = 0x07ff_0000_0000;
 
 /// Runs a program to its end; returns its exit status and its system calls.
 pub fn run(

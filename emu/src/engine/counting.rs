@@ -1,10 +1,14 @@
 //! How many instructions and branches each translated block holds.
 //!
-//! The block hook runs for every block, so its path is one probe of a direct-mapped
-//! table. Blocks are identified by (address, size); the table is emptied whenever code
-//! changes or another address space is entered, and each block is decoded once until then.
+//! The block hook runs for every block, so its path is one probe of a direct-mapped table
+//! ([`Hot`]) and one subtraction from the budget ([`Left`]). Blocks are identified by
+//! (address, size); all are forgotten whenever code changes or another address space is
+//! entered, and each is decoded once until then.
+
+#![allow(unsafe_code)]
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use arch::Arch;
@@ -40,22 +44,168 @@ impl Block {
     }
 }
 
-/// One slot of the table that the block hook probes.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(16))]
-pub(super) struct Slot {
-    pub addr: u64,
-    /// Instructions; `SLOW` for a block that the slow path must see each time.
-    pub insns: u32,
-    pub size: u16,
-    pub branches: u16,
+/// Instructions and branches in one word, so that the block hook takes both away at once:
+///
+/// ```text
+/// instructions + (branches << 32)
+/// ```
+pub(super) type Cost = u64;
+
+/// The cost of a block.
+pub(super) const fn cost(instructions: u64, branches: u64) -> Cost {
+    instructions | branches << 32
 }
 
-/// An instruction count that no budget covers, so that the block takes the slow path.
-pub(super) const SLOW: u32 = u32::MAX;
+/// What is left of a budget, in the form of a [`Cost`]. Both halves have their sign:
+///
+/// ```text
+/// low  half = instructions left, 0 ≤ n < 2^31
+/// high half = branches left - 1: negative when none is left
+/// ```
+///
+/// A block may run if `branches left > 0` and `instructions left ≥ its own`: the branch that
+/// uses up the budget retires, and the block after it is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Left(u64);
 
-const SLOT_BITS: u32 = 15;
-const EMPTY: Slot = Slot { addr: u64::MAX, insns: SLOW, size: 0, branches: 0 };
+impl Left {
+    /// Most instructions and most branches that fit.
+    pub const MAX: u64 = (1 << 31) - 1;
+
+    pub const fn new(instructions: u64, branches: u64) -> Left {
+        Left(instructions).give_branches(branches as i64 - 1)
+    }
+
+    const fn give_branches(self, n: i64) -> Left {
+        Left(self.0.wrapping_add((n as u64) << 32))
+    }
+
+    /// Takes a block away; `None` if it may not run.
+    #[inline(always)]
+    pub const fn take(self, cost: Cost) -> Option<Left> {
+        let rest = self.0.wrapping_sub(cost);
+        if (self.0 as i64) < 0 || rest & 1 << 31 != 0 { None } else { Some(Left(rest)) }
+    }
+
+    /// The same by one test, which also refuses the branch that uses up the budget.
+    #[inline(always)]
+    pub const fn take_amply(self, cost: Cost) -> Option<Left> {
+        let rest = self.0.wrapping_sub(cost);
+        if rest & (1 << 63 | 1 << 31) != 0 { None } else { Some(Left(rest)) }
+    }
+
+    /// Gives back what did not retire.
+    pub const fn give_back(&mut self, instructions: u64, branches: u64) {
+        *self = Left(self.0.wrapping_add(instructions)).give_branches(branches as i64);
+    }
+
+    pub const fn instructions(self) -> u64 {
+        self.0 & 0xffff_ffff
+    }
+
+    pub const fn branches(self) -> u64 {
+        ((self.0 as i64 >> 32) + 1) as u64
+    }
+}
+
+/// What the block hook touches, in one piece of memory.
+///
+/// A direct-mapped table says what blocks cost. It is indexed by the low bits of their
+/// addresses, so that neighbours do not meet.
+#[repr(C)]
+pub(super) struct Hot {
+    /// What is left of the budget.
+    pub left: Left,
+    /// Address of the block that runs now if the fast path counted it, else
+    /// [`Hot::COUNTED_SLOWLY`].
+    pub last: u64,
+    /// For the slow path: the hooks' shared state.
+    pub shared: *mut c_void,
+    slots: [Slot; SLOTS],
+}
+
+/// A block's [`tag`] and cost; no block has tag 0.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
+struct Slot {
+    tag: u64,
+    cost: Cost,
+}
+
+const SLOTS: usize = 1 << 16;
+
+/// Address and size of a block in one word: user addresses have 48 bits, a block has one
+/// byte at least and less than 2^16.
+#[inline(always)]
+const fn tag(addr: u64, size: u32) -> u64 {
+    addr ^ (size as u64) << 48
+}
+
+impl Hot {
+    /// See [`Hot::last`].
+    pub const COUNTED_SLOWLY: u64 = u64::MAX;
+
+    /// On the heap from the start: a megabyte is much for a stack, and most of it is never
+    /// touched.
+    pub fn new() -> Box<Hot> {
+        let layout = std::alloc::Layout::new::<Hot>();
+        // SAFETY: the layout is not empty; all-zero bytes are a `Hot`; the memory is
+        // allocated as `Box` allocates.
+        unsafe {
+            let memory = std::alloc::alloc_zeroed(layout).cast::<Hot>();
+            if memory.is_null() {
+                std::alloc::handle_alloc_error(layout);
+            }
+            Box::from_raw(memory)
+        }
+    }
+
+    #[inline(always)]
+    const fn slot(&self, arch: Arch, addr: u64) -> &Slot {
+        // Instructions of aarch64 are words.
+        let shift = match arch {
+            Arch::X86_64 => 0,
+            Arch::Aarch64 => 2,
+        };
+        &self.slots[(addr >> shift) as usize % SLOTS]
+    }
+
+    /// Counts a block, if its slot holds it and the budget covers it.
+    #[inline(always)]
+    pub fn count(&mut self, arch: Arch, addr: u64, size: u32) -> bool {
+        let slot = *self.slot(arch, addr);
+        if slot.tag != tag(addr, size) {
+            return false;
+        }
+        let Some(rest) = self.left.take_amply(slot.cost) else { return false };
+        self.left = rest;
+        self.last = addr;
+        true
+    }
+
+    /// Lets the fast path count a block from now on.
+    fn remember(&mut self, arch: Arch, addr: u64, size: u32, cost: Cost) {
+        let shift = if arch == Arch::X86_64 { 0 } else { 2 };
+        self.slots[(addr >> shift) as usize % SLOTS] = Slot { tag: tag(addr, size), cost };
+    }
+
+    /// Size of the block at `addr` that the fast path counted last.
+    pub fn size_at(&self, arch: Arch, addr: u64) -> u32 {
+        ((self.slot(arch, addr).tag ^ addr) >> 48) as u32
+    }
+
+    /// Forgets every block.
+    fn clear(&mut self) {
+        self.slots.fill(Slot { tag: 0, cost: 0 });
+    }
+}
+
+impl std::fmt::Debug for Hot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hot").field("left", &self.left).field("last", &self.last).finish()
+    }
+}
 
 /// (address, size) hashed by one multiplication; SipHash doubles a run's time.
 #[derive(Default)]
@@ -82,7 +232,7 @@ impl Hasher for BlockHasher {
 #[derive(Debug)]
 pub(super) struct Counts {
     decoder: Decoder,
-    slots: Box<[Slot]>,
+    arch: Arch,
     blocks: HashMap<(u64, u32), Block, BuildHasherDefault<BlockHasher>>,
 }
 
@@ -94,28 +244,12 @@ impl std::fmt::Debug for BlockHasher {
 
 impl Counts {
     pub fn new(arch: Arch) -> Counts {
-        Counts {
-            decoder: Decoder::new(arch),
-            slots: vec![EMPTY; 1 << SLOT_BITS].into_boxed_slice(),
-            blocks: HashMap::default(),
-        }
-    }
-
-    /// Where a block's slot is.
-    #[inline(always)]
-    fn slot_index(addr: u64) -> usize {
-        ((addr >> 1 ^ addr >> (SLOT_BITS + 1)) & ((1 << SLOT_BITS) - 1)) as usize
-    }
-
-    /// The slot of a block, whatever block it holds now.
-    #[inline(always)]
-    pub fn slot(&self, addr: u64) -> Slot {
-        self.slots[Self::slot_index(addr)]
+        Counts { decoder: Decoder::new(arch), arch, blocks: HashMap::default() }
     }
 
     /// Forgets every block.
-    pub fn clear(&mut self) {
-        self.slots.fill(EMPTY);
+    pub fn clear(&mut self, hot: &mut Hot) {
+        hot.clear();
         self.blocks.clear();
     }
 
@@ -124,27 +258,25 @@ impl Counts {
         self.blocks.get(&(addr, size))
     }
 
-    /// A block, decoded from `code()` if it is new.
+    /// A block, decoded from `code()` if it is new. The fast path counts it from now on if
+    /// it can.
     pub fn get_or_decode(
         &mut self,
+        hot: &mut Hot,
         addr: u64,
         size: u32,
         code: impl FnOnce(&mut Vec<u8>),
     ) -> &Block {
-        let index = Self::slot_index(addr);
-        let (decoder, slots) = (&self.decoder, &mut self.slots);
+        let (decoder, arch) = (&self.decoder, self.arch);
         let block = self.blocks.entry((addr, size)).or_insert_with(|| {
             let mut bytes = Vec::with_capacity(size as usize);
             code(&mut bytes);
             decode(decoder, &bytes)
         });
         let slow = block.rep.is_some() || block.forbidden.is_some();
-        slots[index] = Slot {
-            addr,
-            insns: if slow { SLOW } else { block.starts.len() as u32 },
-            size: size.min(u32::from(u16::MAX)) as u16,
-            branches: u16::from(block.branches),
-        };
+        if !slow && (1..1 << 16).contains(&size) {
+            hot.remember(arch, addr, size, cost(block.len(), u64::from(block.branches)));
+        }
         block
     }
 
@@ -163,5 +295,54 @@ fn decode(decoder: &Decoder, bytes: &[u8]) -> Block {
         rep: matches!(decoded.last, InsnClass::Rep).then_some(last),
         forbidden,
         starts: decoded.starts.into_boxed_slice(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The packed budget says what two plain counters say.
+    #[test]
+    fn a_packed_budget_is_two_counters() {
+        for instructions in [0, 1, 5, Left::MAX] {
+            for branches in [0, 1, 2, Left::MAX] {
+                let left = Left::new(instructions, branches);
+                assert_eq!((left.instructions(), left.branches()), (instructions, branches));
+                for (i, b) in [(0, 0), (1, 0), (1, 1), (5, 1), (6, 0), (512, 1)] {
+                    let may_run = branches > 0 && i <= instructions;
+                    let rest = left.take(cost(i, b));
+                    assert_eq!(rest.is_some(), may_run, "{instructions} {branches} {i} {b}");
+                    if let Some(mut rest) = rest {
+                        assert_eq!(rest.instructions(), instructions - i);
+                        assert_eq!(rest.branches(), branches - b);
+                        rest.give_back(i, b);
+                        assert_eq!(rest, left);
+                        let amply = left.take_amply(cost(i, b));
+                        assert_eq!(amply.is_some(), branches > b || branches > 1);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_slot_holds_one_block() {
+        for arch in Arch::ALL {
+            let mut hot = Hot::new();
+            hot.left = Left::new(10, 10);
+            let (addr, size) = (0x7fff_f7f0_1234, 20);
+            assert!(!hot.count(arch, addr, size));
+            hot.remember(arch, addr, size, cost(4, 1));
+            // Another size, and another address with the same slot.
+            assert!(!hot.count(arch, addr, 16) && !hot.count(arch, addr + (4 << 16), size));
+            assert!(hot.count(arch, addr, size) && hot.count(arch, addr, size));
+            assert_eq!((hot.left.instructions(), hot.left.branches(), hot.last), (2, 8, addr));
+            assert_eq!(hot.size_at(arch, addr), size);
+            assert!(!hot.count(arch, addr, size), "the budget does not cover it");
+            hot.clear();
+            hot.left = Left::new(10, 10);
+            assert!(!hot.count(arch, addr, size));
+        }
     }
 }

@@ -13,7 +13,7 @@ use unicorn_engine_sys as uc;
 use unicorn_engine_sys::HookType;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
-use crate::engine::counting::{Counts, SLOW};
+use crate::engine::counting::{Counts, Hot, cost};
 use crate::engine::{Access, Arena, Engine, EngineError, Frame, Mmu, Perms};
 
 /// Virtual addresses at and above this one name physical memory while blocks are
@@ -48,19 +48,19 @@ pub(super) struct LastBlock {
     pub counted: u32,
 }
 
+const NO_BLOCK: LastBlock = LastBlock { addr: 0, size: 0, counted: 0 };
+
 /// What the hooks share with the run loop.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Instructions left in the budget.
-    pub insns_left: i64,
-    /// Branches left in the budget.
-    pub branches_left: i64,
-    /// The block that runs now.
-    pub last: LastBlock,
-    pub stop: Stop,
+    /// What the block hook needs of it.
+    pub hot: Box<Hot>,
+    /// The block that the slow path counted last, see [`Shared::last`].
+    last_slow: LastBlock,
     pub counts: Counts,
-    /// Budget of the run, to tell how much is gone.
-    pub budget: i64,
+    pub stop: Stop,
+    /// Instructions of the run's budget, to tell how many are gone.
+    pub budget: u64,
     /// What the counter instructions answer when the run starts.
     pub clock: u64,
     pub tlb_stale: bool,
@@ -78,11 +78,10 @@ pub(super) struct Shared {
 impl Shared {
     pub fn new(arch: Arch, arena: &Arena) -> Box<Shared> {
         Box::new(Shared {
-            insns_left: 0,
-            branches_left: 0,
-            last: LastBlock { addr: 0, size: 0, counted: 0 },
-            stop: Stop::None,
+            hot: Hot::new(),
+            last_slow: NO_BLOCK,
             counts: Counts::new(arch),
+            stop: Stop::None,
             budget: 0,
             clock: 0,
             tlb_stale: false,
@@ -98,7 +97,30 @@ impl Shared {
 
     /// Makes the next block a fresh one: no `rep` goes on, nothing can be taken back.
     pub fn forget_last_block(&mut self) {
-        self.last = LastBlock { addr: 0, size: 0, counted: 0 };
+        self.set_last(NO_BLOCK);
+    }
+
+    /// The block that runs now.
+    pub fn last(&self) -> LastBlock {
+        let addr = self.hot.last;
+        if addr == Hot::COUNTED_SLOWLY {
+            return self.last_slow;
+        }
+        let size = self.hot.size_at(self.arch, addr);
+        let counted = self.counts.get(addr, size).map_or(0, |b| b.len() as u32);
+        LastBlock { addr, size, counted }
+    }
+
+    fn set_last(&mut self, last: LastBlock) {
+        self.last_slow = last;
+        self.hot.last = Hot::COUNTED_SLOWLY;
+    }
+
+    /// Forgets what is known of all blocks.
+    pub fn forget_blocks(&mut self) {
+        // Not before the last one was looked up.
+        self.set_last(self.last());
+        self.counts.clear(&mut self.hot);
     }
 
     /// Lends the arena's bookkeeping and the page tables to the hooks.
@@ -195,13 +217,13 @@ impl Shared {
         if self.counts.get(addr, size).is_none() {
             let mut bytes = Vec::new();
             self.copy_code(addr, size, &mut bytes);
-            self.counts.get_or_decode(addr, size, |out| out.append(&mut bytes));
+            self.counts.get_or_decode(&mut self.hot, addr, size, |out| out.append(&mut bytes));
         }
     }
 
     /// Whether the block at `addr` goes on with the `rep` that ended the last block.
     fn continues_rep(&self, addr: u64) -> bool {
-        let last = self.last;
+        let last = self.last();
         self.counts
             .get(last.addr, last.size)
             .and_then(|b| b.rep)
@@ -211,58 +233,74 @@ impl Shared {
     /// The slow path of the block hook. Returns whether the block may run.
     fn count_slowly(&mut self, addr: u64, size: u32) -> bool {
         let continues = self.continues_rep(addr);
+        let stepped_out = self.stepping.is_some_and(|first| self.last().addr == first);
         self.ensure_block(addr, size);
         let mut bytes = Vec::new();
-        let block = self.counts.get_or_decode(addr, size, |out| out.append(&mut bytes));
-        let insns = block.len() as i64 - i64::from(continues);
-        let branches = i64::from(block.branches);
+        let (counts, hot) = (&mut self.counts, &mut self.hot);
+        let block = counts.get_or_decode(hot, addr, size, |out| out.append(&mut bytes));
+        let insns = block.len() - u64::from(continues);
+        let branches = u64::from(block.branches);
         let stop_before = block.forbidden.is_some();
-        let stepped_out = self.stepping.is_some_and(|first| self.last.addr == first);
-        if stepped_out
-            || stop_before
-            || insns > self.insns_left
-            || (self.branches_left <= 0 && insns > 0)
-        {
-            self.stop = Stop::Block { addr, size };
-            return false;
+        let rest = match insns {
+            // A `rep` that goes on costs nothing, so nothing stops it.
+            0 => Some(hot.left),
+            _ => hot.left.take(cost(insns, branches)),
+        };
+        match rest {
+            Some(rest) if !stepped_out && !stop_before => {
+                hot.left = rest;
+                self.set_last(LastBlock { addr, size, counted: insns as u32 });
+                true
+            }
+            _ => {
+                self.stop = Stop::Block { addr, size };
+                false
+            }
         }
-        self.insns_left -= insns;
-        self.branches_left -= branches;
-        self.last = LastBlock { addr, size, counted: insns as u32 };
-        true
     }
 
     /// The counter instructions' answer for the instruction at `pc`.
     fn counter(&self, pc: u64) -> u64 {
-        let last = self.last;
+        let last = self.last();
         let within = pc.wrapping_sub(last.addr);
         let index = self
             .counts
             .get(last.addr, last.size)
             .and_then(|b| b.index_of(within, last.size))
-            .unwrap_or(0) as i64;
+            .unwrap_or(0) as u64;
         // Retired when the block began, plus those before this one in the block.
-        let retired = self.budget - self.insns_left - i64::from(last.counted) + index;
-        self.clock.wrapping_add(retired as u64)
+        let begun = self.budget - self.hot.left.instructions() - u64::from(last.counted);
+        self.clock.wrapping_add(begun + index)
     }
 }
 
-unsafe extern "C" fn on_block(raw: *mut uc::uc_engine, addr: u64, size: u32, data: *mut c_void) {
-    // SAFETY: `data` is the engine's `Shared`, which nobody else touches during a run.
-    let shared = unsafe { &mut *data.cast::<Shared>() };
-    let slot = shared.counts.slot(addr);
-    let insns = i64::from(slot.insns);
-    if slot.addr == addr
-        && u32::from(slot.size) == size
-        && insns <= shared.insns_left
-        && shared.branches_left > 0
-        && slot.insns != SLOW
-    {
-        shared.insns_left -= insns;
-        shared.branches_left -= i64::from(slot.branches);
-        shared.last = LastBlock { addr, size, counted: slot.insns };
-        return;
+/// Runs for every block, so it has no frame and makes no call unless it must.
+unsafe extern "C" fn on_block<const AARCH64: bool>(
+    raw: *mut uc::uc_engine,
+    addr: u64,
+    size: u32,
+    data: *mut c_void,
+) {
+    let arch = if AARCH64 { Arch::Aarch64 } else { Arch::X86_64 };
+    // SAFETY: `data` is the engine's `Hot`, which nobody else touches during a run.
+    let hot = unsafe { &mut *data.cast::<Hot>() };
+    if !hot.count(arch, addr, size) {
+        // SAFETY: the same arguments.
+        unsafe { on_other_block(raw, addr, size, data) };
     }
+}
+
+/// A block that is new, ends a `rep`, must not run whole or does not fit the budget.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn on_other_block(
+    raw: *mut uc::uc_engine,
+    addr: u64,
+    size: u32,
+    data: *mut c_void,
+) {
+    // SAFETY: as in `on_block`; `Hot::shared` is set when the hook is installed.
+    let shared = unsafe { &mut *(*data.cast::<Hot>()).shared.cast::<Shared>() };
     if !shared.count_slowly(addr, size) {
         // SAFETY: asking the running engine to stop is what hooks are for.
         unsafe { uc::uc_emu_stop(raw) };
@@ -373,12 +411,19 @@ unsafe extern "C" fn on_mrs(
 impl Engine {
     pub(super) fn install_hooks(&mut self) -> Result<(), EngineError> {
         let data = (&raw mut *self.shared).cast::<c_void>();
+        self.shared.hot.shared = data;
+        let hot = (&raw mut *self.shared.hot).cast::<c_void>();
+        let on_block = match self.arch {
+            Arch::X86_64 => on_block::<false> as *mut c_void,
+            Arch::Aarch64 => on_block::<true> as *mut c_void,
+        };
+        // SAFETY: the signature is the kind's; `hot` is boxed, as `shared` is, and dropped
+        // after the handle (field order).
+        unsafe { self.handle.hook(HookType::BLOCK, on_block, hot, None) }?;
         let mut add = |kind, callback: *mut c_void, instruction: Option<c_int>| {
-            // SAFETY: signatures match the kinds below; `shared` is boxed and is dropped
-            // after the handle (field order).
+            // SAFETY: the same.
             unsafe { self.handle.hook(kind, callback, data, instruction) }
         };
-        add(HookType::BLOCK, on_block as *mut c_void, None)?;
         add(HookType::TLB_FILL, on_tlb_fill as *mut c_void, None)?;
         add(HookType::INTR, on_interrupt as *mut c_void, None)?;
         add(HookType::INSN_INVALID, on_invalid as *mut c_void, None)?;

@@ -3,36 +3,34 @@
 use arch::Arch;
 
 use crate::engine::arena::FRAME_SIZE;
+use crate::engine::counting::Left;
 use crate::engine::hooks::{DROP_WINDOW, Stop};
 use crate::engine::{
     Access, Arena, Budget, Engine, EngineError, Exception, Exit, Frame, Mmu, Run, aarch64, x86_64,
 };
 
-/// Budgets are kept in signed counters with room for one block beyond.
-const MAX_BUDGET: u64 = (i64::MAX / 2) as u64;
-
 impl Engine {
-    /// Runs guest code at user level until the budget is used up or something happens.
+    /// Runs guest code at user level until the budget is used up or something happens. A
+    /// budget counts to 2^31 - 1 at most.
     pub fn run(
         &mut self,
         arena: &mut Arena,
         mmu: &mut dyn Mmu,
         budget: Budget,
     ) -> Result<Run, EngineError> {
-        let instructions = budget.instructions.min(MAX_BUDGET) as i64;
-        let branches = budget.branches.min(MAX_BUDGET) as i64;
+        let instructions = budget.instructions.min(Left::MAX);
+        let branches = budget.branches.min(Left::MAX);
         self.shared.budget = instructions;
-        self.shared.insns_left = instructions;
-        self.shared.branches_left = branches;
+        self.shared.hot.left = Left::new(instructions, branches);
         self.drop_stale(arena, mmu)?;
         let exit = loop {
             if let Some(exit) = self.run_once(arena, mmu)? {
                 break exit;
             }
         };
-        let retired = (instructions - self.shared.insns_left) as u64;
+        let retired = instructions - self.shared.hot.left.instructions();
         self.shared.clock = self.shared.clock.wrapping_add(retired);
-        Ok(Run { exit, retired, branches: (branches - self.shared.branches_left) as u64 })
+        Ok(Run { exit, retired, branches: branches - self.shared.hot.left.branches() })
     }
 
     fn pc(&self) -> u64 {
@@ -133,13 +131,13 @@ impl Engine {
     /// Gives back what was counted of the last block but did not retire.
     fn take_back_unretired(&mut self) -> Result<(), EngineError> {
         let pc = self.pc();
-        let last = self.shared.last;
+        let last = self.shared.last();
         if last.counted == 0 {
             // Nothing was counted: no block ran, or a `rep` went on and is now cut.
             // The first instruction of a `rep` that goes on was counted by the block
             // before; it is given back here since it will be counted when it restarts.
             if last.size != 0 && self.rep_is_cut(pc) {
-                self.shared.insns_left += 1;
+                self.shared.hot.left.give_back(1, 0);
             }
             self.shared.forget_last_block();
             return Ok(());
@@ -154,15 +152,15 @@ impl Engine {
         };
         if index < block.starts.len() {
             let first = block.len() - u64::from(last.counted);
-            self.shared.insns_left += (block.len() - (index as u64).max(first)) as i64;
-            self.shared.branches_left += i64::from(block.branches);
+            let instructions = block.len() - (index as u64).max(first);
+            self.shared.hot.left.give_back(instructions, u64::from(block.branches));
         }
         self.shared.forget_last_block();
         Ok(())
     }
 
     fn rep_is_cut(&self, pc: u64) -> bool {
-        let last = self.shared.last;
+        let last = self.shared.last();
         let block = self.shared.counts.get(last.addr, last.size);
         block.and_then(|b| b.rep).is_some_and(|rep| last.addr + u64::from(rep) == pc)
     }
@@ -180,9 +178,9 @@ impl Engine {
             return Err(EngineError::Stray { pc: addr, detail: "unknown block".to_owned() });
         };
         let forbidden = block.forbidden;
-        let by_budget = match self.shared.branches_left {
-            n if n <= 0 => 0,
-            _ => self.shared.insns_left.max(0) as usize,
+        let by_budget = match self.shared.hot.left.branches() {
+            0 => 0,
+            _ => self.shared.hot.left.instructions() as usize,
         };
         let target = by_budget.min(forbidden.unwrap_or(usize::MAX));
         if target == 0 {
@@ -294,7 +292,7 @@ impl Engine {
         self.shared.both = Some(frame);
         self.shared.stepping = Some(pc);
         // Every block must take the slow path, which counts the step's blocks.
-        self.shared.counts.clear();
+        self.shared.forget_blocks();
         self.drop_range(arena, mmu, pc, next)?;
         let stop = self.start(arena, mmu, next);
         self.shared.both = None;
@@ -311,7 +309,7 @@ impl Engine {
                 self.shared.forget_last_block();
                 Ok(None)
             }
-            Stop::Block { .. } if self.shared.insns_left > 0 => {
+            Stop::Block { .. } if self.shared.hot.left.instructions() > 0 => {
                 self.take_back_unretired()?;
                 Ok(None)
             }
@@ -335,7 +333,7 @@ impl Engine {
         frame: Frame,
     ) -> Result<(), EngineError> {
         let start = DROP_WINDOW + frame.addr();
-        self.shared.counts.clear();
+        self.shared.forget_blocks();
         self.shared.forget_last_block();
         self.drop_range(arena, mmu, start, start + FRAME_SIZE)?;
         // The window's entry must not stay: user code could jump there.

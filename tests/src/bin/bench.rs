@@ -2,7 +2,8 @@
 //!
 //! Every row is the minimum of five interleaved runs, so that a busy moment of the host
 //! hits all contestants alike. The table goes to standard output, the numbers to
-//! `target/bench.json`.
+//! `target/bench.json`. Words after the program's name choose parts of it (`speed start
+//! samples memory regions`), and architectures.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -80,13 +81,29 @@ fn main() -> Result<()> {
     }
     println!("minima of {RUNS} interleaved runs; × are ratios within this run\n");
     let mut table = Table::default();
-    for arch in Arch::ALL {
-        speed(&catalogue, arch, &mut table)?;
-        start(&catalogue, arch, &mut table)?;
-        samples(&catalogue, arch, &mut table)?;
+    let only = |kind: &[&str], word: &str| {
+        let mut chosen = args[1..].iter().filter(|a| kind.contains(&a.as_str())).peekable();
+        chosen.peek().is_none() || chosen.any(|a| a == word)
+    };
+    const PARTS: [&str; 5] = ["speed", "start", "samples", "memory", "regions"];
+    let arches = Arch::ALL.map(Arch::name);
+    for arch in Arch::ALL.into_iter().filter(|a| only(&arches, a.name())) {
+        if only(&PARTS, "speed") {
+            speed(&catalogue, arch, &mut table)?;
+        }
+        if only(&PARTS, "start") {
+            start(&catalogue, arch, &mut table)?;
+        }
+        if only(&PARTS, "samples") {
+            samples(&catalogue, arch, &mut table)?;
+        }
     }
-    memory(&mut table)?;
-    regions(&mut table)?;
+    if only(&PARTS, "memory") {
+        memory(&mut table)?;
+    }
+    if only(&PARTS, "regions") {
+        regions(&mut table)?;
+    }
     let out = target_dir().join("bench.json");
     std::fs::write(&out, serde_json::to_vec_pretty(&table.rows)?)?;
     println!("\nnumbers in {}.", out.display());

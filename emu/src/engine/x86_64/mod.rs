@@ -6,6 +6,7 @@ use std::ffi::c_int;
 
 use unicorn_engine_sys::RegisterX86 as R;
 
+use crate::engine::counting::Left;
 use crate::engine::hooks::{DROP_WINDOW, Shared};
 use crate::engine::unicorn::Handle;
 use crate::engine::{Arena, EngineError, Exception, Exit, Frame, Mmu, Perms};
@@ -45,7 +46,7 @@ pub(super) fn setup(
     let landing = code + 16;
     handle.set(R::RCX as c_int, landing);
     handle.set(R::R11 as c_int, 0x202);
-    (shared.insns_left, shared.branches_left) = (1000, 1000);
+    shared.hot.left = Left::new(1000, 1000);
     shared.lend(arena, &mut NoPages);
     let error = handle.start(code, landing);
     shared.take_back();
