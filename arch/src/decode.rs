@@ -77,6 +77,9 @@ pub enum Special {
     FarBranch,
     /// `iret`: loads a code and a stack segment.
     InterruptReturn,
+    /// VEX or EVEX encoded (AVX, BMI, …): #UD on a processor that has none, as the
+    /// modelled one says of itself by `cpuid`.
+    Vex,
 }
 
 /// One instruction as the decoder sees it.

@@ -327,7 +327,7 @@ fn class(p: &Parts) -> InsnClass {
 /// Instructions that must not execute at user level.
 fn special(p: &Parts) -> Option<Special> {
     match (p.map, p.opcode) {
-        _ if p.vex => None,
+        _ if p.vex => Some(Special::Vex),
         (Map::One, 0x6c..=0x6f | 0xe4..=0xe7 | 0xec..=0xef) => Some(Special::PortIo),
         (Map::One, 0xca | 0xcb) => Some(Special::FarBranch),
         (Map::One, 0xcf) => Some(Special::InterruptReturn),

@@ -12,7 +12,11 @@ use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use arch::Arch;
-use arch::decode::{Decoder, InsnClass};
+use arch::decode::{Decoder, InsnClass, Special};
+use memmap2::{MmapMut, MmapOptions};
+use rustix::mm::MprotectFlags;
+
+use crate::engine::EngineError;
 
 /// What is known of one block.
 #[derive(Debug)]
@@ -23,8 +27,8 @@ pub(super) struct Block {
     pub branches: u8,
     /// Offset of the `rep` string instruction that ends the block.
     pub rep: Option<u16>,
-    /// Index of the first instruction that must not be executed by the engine.
-    pub forbidden: Option<usize>,
+    /// Index of the first instruction that must not be executed by the engine, and why.
+    pub forbidden: Option<(usize, Special)>,
 }
 
 impl Block {
@@ -95,6 +99,12 @@ impl Left {
         if rest & (1 << 63 | 1 << 31) != 0 { None } else { Some(Left(rest)) }
     }
 
+    /// Undoes a subtraction from the low half alone, which may have gone below zero.
+    pub const fn undo(&mut self, instructions: u32) {
+        let low = (self.0 as u32).wrapping_add(instructions);
+        self.0 = self.0 >> 32 << 32 | low as u64;
+    }
+
     /// Gives back what did not retire.
     pub const fn give_back(&mut self, instructions: u64, branches: u64) {
         *self = Left(self.0.wrapping_add(instructions)).give_branches(branches as i64);
@@ -122,6 +132,8 @@ pub(super) struct Hot {
     pub last: u64,
     /// For the slow path: the hooks' shared state.
     pub shared: *mut c_void,
+    /// Blocks get the fast path inside their own code (see [`super::inline`]).
+    pub inlines: bool,
     slots: [Slot; SLOTS],
 }
 
@@ -146,21 +158,6 @@ impl Hot {
     /// See [`Hot::last`].
     pub const COUNTED_SLOWLY: u64 = u64::MAX;
 
-    /// On the heap from the start: a megabyte is much for a stack, and most of it is never
-    /// touched.
-    pub fn new() -> Box<Hot> {
-        let layout = std::alloc::Layout::new::<Hot>();
-        // SAFETY: the layout is not empty; all-zero bytes are a `Hot`; the memory is
-        // allocated as `Box` allocates.
-        unsafe {
-            let memory = std::alloc::alloc_zeroed(layout).cast::<Hot>();
-            if memory.is_null() {
-                std::alloc::handle_alloc_error(layout);
-            }
-            Box::from_raw(memory)
-        }
-    }
-
     #[inline(always)]
     const fn slot(&self, arch: Arch, addr: u64) -> &Slot {
         // Instructions of aarch64 are words.
@@ -171,17 +168,16 @@ impl Hot {
         &self.slots[(addr >> shift) as usize % SLOTS]
     }
 
-    /// Counts a block, if its slot holds it and the budget covers it.
+    /// Counts a block, if its slot holds it and the budget covers it; returns its cost.
     #[inline(always)]
-    pub fn count(&mut self, arch: Arch, addr: u64, size: u32) -> bool {
+    pub fn count(&mut self, arch: Arch, addr: u64, size: u32) -> Option<Cost> {
         let slot = *self.slot(arch, addr);
         if slot.tag != tag(addr, size) {
-            return false;
+            return None;
         }
-        let Some(rest) = self.left.take_amply(slot.cost) else { return false };
-        self.left = rest;
+        self.left = self.left.take_amply(slot.cost)?;
         self.last = addr;
-        true
+        Some(slot.cost)
     }
 
     /// Lets the fast path count a block from now on.
@@ -190,14 +186,64 @@ impl Hot {
         self.slots[(addr >> shift) as usize % SLOTS] = Slot { tag: tag(addr, size), cost };
     }
 
-    /// Size of the block at `addr` that the fast path counted last.
-    pub fn size_at(&self, arch: Arch, addr: u64) -> u32 {
-        ((self.slot(arch, addr).tag ^ addr) >> 48) as u32
-    }
-
     /// Forgets every block.
     fn clear(&mut self) {
         self.slots.fill(Slot { tag: 0, cost: 0 });
+    }
+}
+
+/// A [`Hot`] in a mapping of its own, resident only where blocks are, and room for code
+/// behind it.
+///
+/// Translated code refers to both by 32-bit distances. The mapping is as long as the
+/// engine's code buffer, so that the system puts them next to each other.
+pub(super) struct HotMemory(MmapMut);
+
+impl HotMemory {
+    const LEN: usize = 64 << 20;
+    /// Where the room for code begins.
+    const CODE: usize = size_of::<Hot>().next_multiple_of(4096);
+
+    /// An empty table.
+    pub fn new() -> Result<HotMemory, EngineError> {
+        let map = MmapOptions::new().len(Self::LEN).no_reserve_swap().map_anon();
+        map.map(HotMemory)
+            .map_err(|e| EngineError::Arena { wanted: Self::LEN as u64, reason: e.to_string() })
+    }
+
+    /// Puts `code`, at most a page, behind the table and makes it executable; returns its
+    /// address.
+    pub fn set_code(&mut self, code: &[u8]) -> Option<u64> {
+        let page = self.0.get_mut(Self::CODE..Self::CODE + 4096)?;
+        page.get_mut(..code.len())?.copy_from_slice(code);
+        let flags = MprotectFlags::READ | MprotectFlags::EXEC;
+        let start = page.as_mut_ptr().cast();
+        // SAFETY: the page belongs to this mapping and nothing but `code` is on it.
+        unsafe { rustix::mm::mprotect(start, page.len(), flags) }.ok()?;
+        Some(start as u64)
+    }
+}
+
+impl std::ops::Deref for HotMemory {
+    type Target = Hot;
+
+    fn deref(&self) -> &Hot {
+        // SAFETY: the mapping is page-aligned and as long as a `Hot`, for which all-zero
+        // bytes are a value.
+        unsafe { &*self.0.as_ptr().cast::<Hot>() }
+    }
+}
+
+impl std::ops::DerefMut for HotMemory {
+    fn deref_mut(&mut self) -> &mut Hot {
+        // SAFETY: as above; the borrow is exclusive.
+        unsafe { &mut *self.0.as_mut_ptr().cast::<Hot>() }
+    }
+}
+
+impl std::fmt::Debug for HotMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
     }
 }
 
@@ -234,6 +280,8 @@ pub(super) struct Counts {
     decoder: Decoder,
     arch: Arch,
     blocks: HashMap<(u64, u32), Block, BuildHasherDefault<BlockHasher>>,
+    /// Size of the newest block at an address.
+    sizes: HashMap<u64, u32, BuildHasherDefault<BlockHasher>>,
 }
 
 impl std::fmt::Debug for BlockHasher {
@@ -244,13 +292,25 @@ impl std::fmt::Debug for BlockHasher {
 
 impl Counts {
     pub fn new(arch: Arch) -> Counts {
-        Counts { decoder: Decoder::new(arch), arch, blocks: HashMap::default() }
+        Counts {
+            decoder: Decoder::new(arch),
+            arch,
+            blocks: HashMap::default(),
+            sizes: HashMap::default(),
+        }
     }
 
     /// Forgets every block.
     pub fn clear(&mut self, hot: &mut Hot) {
         hot.clear();
         self.blocks.clear();
+        self.sizes.clear();
+    }
+
+    /// The newest block at an address.
+    pub fn newest(&self, addr: u64) -> Option<(u32, &Block)> {
+        let size = *self.sizes.get(&addr)?;
+        Some((size, self.get(addr, size)?))
     }
 
     /// A block already decoded.
@@ -273,6 +333,7 @@ impl Counts {
             code(&mut bytes);
             decode(decoder, &bytes)
         });
+        self.sizes.insert(addr, size);
         let slow = block.rep.is_some() || block.forbidden.is_some();
         if !slow && (1..1 << 16).contains(&size) {
             hot.remember(arch, addr, size, cost(block.len(), u64::from(block.branches)));
@@ -288,8 +349,10 @@ impl Counts {
 fn decode(decoder: &Decoder, bytes: &[u8]) -> Block {
     let decoded = decoder.decode_block(bytes);
     let last = decoded.starts.last().copied().unwrap_or(0);
-    let forbidden =
-        decoded.specials.first().and_then(|(at, _)| decoded.starts.binary_search(at).ok());
+    let forbidden = decoded
+        .specials
+        .first()
+        .and_then(|&(at, why)| Some((decoded.starts.binary_search(&at).ok()?, why)));
     Block {
         branches: u8::from(decoded.last.is_branch()),
         rep: matches!(decoded.last, InsnClass::Rep).then_some(last),
@@ -327,22 +390,34 @@ mod tests {
     }
 
     #[test]
+    fn a_subtraction_below_zero_is_undone() {
+        for branches in [1, 5, Left::MAX] {
+            let left = Left::new(3, branches);
+            let mut under = Left(left.0 >> 32 << 32 | u64::from(3u32.wrapping_sub(100)));
+            under.undo(100);
+            assert_eq!(under, left);
+        }
+    }
+
+    #[test]
+    #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
     fn a_slot_holds_one_block() {
         for arch in Arch::ALL {
-            let mut hot = Hot::new();
+            let mut hot = HotMemory::new().unwrap();
             hot.left = Left::new(10, 10);
             let (addr, size) = (0x7fff_f7f0_1234, 20);
-            assert!(!hot.count(arch, addr, size));
+            assert_eq!(hot.count(arch, addr, size), None);
             hot.remember(arch, addr, size, cost(4, 1));
             // Another size, and another address with the same slot.
-            assert!(!hot.count(arch, addr, 16) && !hot.count(arch, addr + (4 << 16), size));
-            assert!(hot.count(arch, addr, size) && hot.count(arch, addr, size));
+            assert_eq!(hot.count(arch, addr, 16), None);
+            assert_eq!(hot.count(arch, addr + (4 << 16), size), None);
+            assert_eq!(hot.count(arch, addr, size), Some(cost(4, 1)));
+            assert_eq!(hot.count(arch, addr, size), Some(cost(4, 1)));
             assert_eq!((hot.left.instructions(), hot.left.branches(), hot.last), (2, 8, addr));
-            assert_eq!(hot.size_at(arch, addr), size);
-            assert!(!hot.count(arch, addr, size), "the budget does not cover it");
+            assert_eq!(hot.count(arch, addr, size), None, "the budget does not cover it");
             hot.clear();
             hot.left = Left::new(10, 10);
-            assert!(!hot.count(arch, addr, size));
+            assert_eq!(hot.count(arch, addr, size), None);
         }
     }
 }

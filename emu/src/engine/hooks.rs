@@ -7,13 +7,15 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
 
 use arch::Arch;
 use unicorn_engine_sys as uc;
 use unicorn_engine_sys::HookType;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
-use crate::engine::counting::{Counts, Hot, cost};
+use crate::engine::counting::{Counts, Hot, HotMemory, Left, cost};
+use crate::engine::inline::{FAR, Sites};
 use crate::engine::{Access, Arena, Engine, EngineError, Frame, Mmu, Perms};
 
 /// Virtual addresses at and above this one name physical memory while blocks are
@@ -48,13 +50,27 @@ pub(super) struct LastBlock {
     pub counted: u32,
 }
 
+/// A step of one instruction. The budget that the fast path sees is empty meanwhile, so that
+/// every block takes the slow path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stepping {
+    /// The real budget.
+    pub left: Left,
+    /// Address and size of the instruction's block, once it has started. It may start again,
+    /// for the next iteration of a `rep` or because the store dropped it; any other block is
+    /// stopped.
+    pub block: Option<(u64, u32)>,
+}
+
 const NO_BLOCK: LastBlock = LastBlock { addr: 0, size: 0, counted: 0 };
 
 /// What the hooks share with the run loop.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// What the block hook needs of it.
-    pub hot: Box<Hot>,
+    pub hot: HotMemory,
+    /// Blocks with the fast path in their own code.
+    pub sites: Sites,
     /// The block that the slow path counted last, see [`Shared::last`].
     last_slow: LastBlock,
     pub counts: Counts,
@@ -66,8 +82,10 @@ pub(super) struct Shared {
     pub tlb_stale: bool,
     /// Frame that may be written and executed at once, for a store into its own block.
     pub both: Option<Frame>,
-    /// Stop at the second block: one instruction is being stepped.
-    pub stepping: Option<u64>,
+    /// One instruction is being stepped.
+    pub stepping: Option<Stepping>,
+    /// [`DROP_WINDOW`] names physical memory now.
+    pub window_open: bool,
     pub arch: Arch,
     pub arena_len: u64,
     memory: *const u8,
@@ -75,10 +93,52 @@ pub(super) struct Shared {
     mmu: Option<*mut dyn Mmu>,
 }
 
+/// Where [`Shared`] is. The hooks change it while the CPU runs, so whoever starts the CPU
+/// must not hold a reference to it, which would let the compiler take it for unchanged:
+/// every use goes through this pointer.
+#[derive(Debug)]
+pub(super) struct SharedMemory(NonNull<Shared>);
+
+impl SharedMemory {
+    pub fn new(shared: Shared) -> SharedMemory {
+        SharedMemory(NonNull::from(Box::leak(Box::new(shared))))
+    }
+
+    pub const fn as_ptr(&self) -> *mut Shared {
+        self.0.as_ptr()
+    }
+}
+
+impl std::ops::Deref for SharedMemory {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        // SAFETY: the box lives as long as `self`; the CPU does not run during the borrow.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl std::ops::DerefMut for SharedMemory {
+    fn deref_mut(&mut self) -> &mut Shared {
+        // SAFETY: as above; the borrow is exclusive.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: it was leaked by `new`, and the engine's handle, dropped before, has
+        // forgotten it.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
 impl Shared {
-    pub fn new(arch: Arch, arena: &Arena) -> Box<Shared> {
-        Box::new(Shared {
-            hot: Hot::new(),
+    pub fn new(arch: Arch, arena: &Arena) -> Result<Shared, EngineError> {
+        let mut hot = HotMemory::new()?;
+        Ok(Shared {
+            sites: Sites::new(&mut hot, on_inlined_block as *const ()),
+            hot,
             last_slow: NO_BLOCK,
             counts: Counts::new(arch),
             stop: Stop::None,
@@ -87,6 +147,7 @@ impl Shared {
             tlb_stale: false,
             both: None,
             stepping: None,
+            window_open: false,
             arch,
             arena_len: arena.len(),
             memory: arena.host_pointer(),
@@ -106,9 +167,8 @@ impl Shared {
         if addr == Hot::COUNTED_SLOWLY {
             return self.last_slow;
         }
-        let size = self.hot.size_at(self.arch, addr);
-        let counted = self.counts.get(addr, size).map_or(0, |b| b.len() as u32);
-        LastBlock { addr, size, counted }
+        let newest = self.counts.newest(addr);
+        newest.map_or(NO_BLOCK, |(size, b)| LastBlock { addr, size, counted: b.len() as u32 })
     }
 
     fn set_last(&mut self, last: LastBlock) {
@@ -139,7 +199,7 @@ impl Shared {
     }
 
     fn translate(&mut self, page: u64) -> Option<(Frame, Perms)> {
-        if page >= DROP_WINDOW && page - DROP_WINDOW < self.arena_len {
+        if self.window_open && page >= DROP_WINDOW && page - DROP_WINDOW < self.arena_len {
             let frame = Frame(((page - DROP_WINDOW) / FRAME_SIZE) as u32);
             return Some((frame, Perms { read: false, write: false, exec: true }));
         }
@@ -161,7 +221,7 @@ impl Shared {
         if !perms.allow(access) {
             return Err(miss);
         }
-        if page >= DROP_WINDOW || self.both == Some(frame) {
+        if page >= DROP_WINDOW && self.window_open || self.both == Some(frame) {
             return Ok((frame, perms));
         }
         let usage = self.usage(frame);
@@ -233,7 +293,6 @@ impl Shared {
     /// The slow path of the block hook. Returns whether the block may run.
     fn count_slowly(&mut self, addr: u64, size: u32) -> bool {
         let continues = self.continues_rep(addr);
-        let stepped_out = self.stepping.is_some_and(|first| self.last().addr == first);
         self.ensure_block(addr, size);
         let mut bytes = Vec::new();
         let (counts, hot) = (&mut self.counts, &mut self.hot);
@@ -241,14 +300,19 @@ impl Shared {
         let insns = block.len() - u64::from(continues);
         let branches = u64::from(block.branches);
         let stop_before = block.forbidden.is_some();
+        let (left, stepped_out) = match &mut self.stepping {
+            Some(s) if s.block == Some((addr, size)) => return true,
+            Some(s) => (&mut s.left, s.block.replace((addr, size)).is_some()),
+            None => (&mut hot.left, false),
+        };
         let rest = match insns {
             // A `rep` that goes on costs nothing, so nothing stops it.
-            0 => Some(hot.left),
-            _ => hot.left.take(cost(insns, branches)),
+            0 => Some(*left),
+            _ => left.take(cost(insns, branches)),
         };
         match rest {
             Some(rest) if !stepped_out && !stop_before => {
-                hot.left = rest;
+                *left = rest;
                 self.set_last(LastBlock { addr, size, counted: insns as u32 });
                 true
             }
@@ -274,33 +338,93 @@ impl Shared {
     }
 }
 
-/// Runs for every block, so it has no frame and makes no call unless it must.
+/// Runs for every block that does not count itself, so it makes no call unless it must.
+/// `ra` is where it returns to.
 unsafe extern "C" fn on_block<const AARCH64: bool>(
     raw: *mut uc::uc_engine,
     addr: u64,
     size: u32,
     data: *mut c_void,
+    ra: u64,
 ) {
     let arch = if AARCH64 { Arch::Aarch64 } else { Arch::X86_64 };
-    // SAFETY: `data` is the engine's `Hot`, which nobody else touches during a run.
-    let hot = unsafe { &mut *data.cast::<Hot>() };
-    if !hot.count(arch, addr, size) {
+    let data = (data as usize ^ FAR) as *mut Hot;
+    // SAFETY: it is the engine's `Hot`, which nobody else touches during a run.
+    let hot = unsafe { &mut *data };
+    match hot.count(arch, addr, size) {
         // SAFETY: the same arguments.
-        unsafe { on_other_block(raw, addr, size, data) };
+        Some(cost) if hot.inlines => unsafe { inline(data, ra, size, cost) },
+        Some(_) => {}
+        // SAFETY: the same arguments.
+        None => unsafe { on_other_block(raw, addr, size, data) },
     }
 }
 
-/// A block that is new, ends a `rep`, must not run whole or does not fit the budget.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn on_other_block(
+/// [`on_block`] with its return address. Other hosts than x86_64 have no use for it.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn enter<const AARCH64: bool>(
     raw: *mut uc::uc_engine,
     addr: u64,
     size: u32,
     data: *mut c_void,
 ) {
+    // The stack is as the caller of `on_block` would leave it; r8 is the fifth argument.
+    core::arch::naked_asm!("mov r8, [rsp]", "jmp {}", sym on_block::<AARCH64>)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe extern "C" fn enter<const AARCH64: bool>(
+    raw: *mut uc::uc_engine,
+    addr: u64,
+    size: u32,
+    data: *mut c_void,
+) {
+    // SAFETY: the same arguments.
+    unsafe { on_block::<AARCH64>(raw, addr, size, data, 0) }
+}
+
+/// Puts the fast path into a block's own code.
+#[cold]
+#[inline(never)]
+unsafe fn inline(data: *mut Hot, ra: u64, size: u32, cost: u64) {
+    // SAFETY: as in `on_block`; `ra` is in the code of the block that called the hook.
+    unsafe {
+        let hot = &mut *data;
+        let shared = &mut *hot.shared.cast::<Shared>();
+        // The low half: the instructions.
+        if !shared.sites.inline(hot, ra, size, cost & 0xffff_ffff) {
+            hot.inlines = false;
+        }
+    }
+}
+
+/// The slow path of a block that counts itself: the budget does not cover it.
+unsafe extern "C" fn on_inlined_block(
+    raw: *mut uc::uc_engine,
+    addr: u64,
+    _size: u32,
+    data: *mut Hot,
+    ra: u64,
+) {
+    // SAFETY: as in `on_block`.
+    let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
+    // What the block's own code did so far.
+    let size = shared.sites.size(ra).unwrap_or_default();
+    shared.ensure_block(addr, size);
+    let insns = shared.counts.get(addr, size).map_or(0, |b| b.len() as u32);
+    shared.hot.left.undo(insns);
+    shared.forget_last_block();
+    // SAFETY: the same arguments.
+    unsafe { on_other_block(raw, addr, size, data) };
+}
+
+/// A block that is new, ends a `rep`, must not run whole or does not fit the budget.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn on_other_block(raw: *mut uc::uc_engine, addr: u64, size: u32, data: *mut Hot) {
     // SAFETY: as in `on_block`; `Hot::shared` is set when the hook is installed.
-    let shared = unsafe { &mut *(*data.cast::<Hot>()).shared.cast::<Shared>() };
+    let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
     if !shared.count_slowly(addr, size) {
         // SAFETY: asking the running engine to stop is what hooks are for.
         unsafe { uc::uc_emu_stop(raw) };
@@ -410,15 +534,16 @@ unsafe extern "C" fn on_mrs(
 
 impl Engine {
     pub(super) fn install_hooks(&mut self) -> Result<(), EngineError> {
-        let data = (&raw mut *self.shared).cast::<c_void>();
+        let data = self.shared.as_ptr().cast::<c_void>();
         self.shared.hot.shared = data;
-        let hot = (&raw mut *self.shared.hot).cast::<c_void>();
+        self.shared.hot.inlines = self.shared.sites.supported();
+        let hot = ((&raw mut *self.shared.hot) as usize ^ FAR) as *mut c_void;
         let on_block = match self.arch {
-            Arch::X86_64 => on_block::<false> as *mut c_void,
-            Arch::Aarch64 => on_block::<true> as *mut c_void,
+            Arch::X86_64 => enter::<false> as *mut c_void,
+            Arch::Aarch64 => enter::<true> as *mut c_void,
         };
-        // SAFETY: the signature is the kind's; `hot` is boxed, as `shared` is, and dropped
-        // after the handle (field order).
+        // SAFETY: the signature is the kind's; `hot` does not move and is dropped after the
+        // handle (field order), as `shared` is.
         unsafe { self.handle.hook(HookType::BLOCK, on_block, hot, None) }?;
         let mut add = |kind, callback: *mut c_void, instruction: Option<c_int>| {
             // SAFETY: the same.

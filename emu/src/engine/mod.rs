@@ -17,6 +17,7 @@
 //! * [`counting`]: how many instructions and branches each translated block holds.
 //! * `unicorn`: the raw handle; nothing but calls across the C ABI.
 //! * `hooks`: what unicorn calls while guest code runs.
+//! * `inline`: the block hook's fast path inside translated code, on x86_64 hosts.
 //! * `run`: the run loop: exact stops, look-ahead fetches, self-modifying code.
 //! * `x86_64`, `aarch64`: CPU set-up and registers.
 //!
@@ -31,6 +32,7 @@ pub mod baseline;
 pub mod counting;
 pub mod filemap;
 mod hooks;
+mod inline;
 mod run;
 mod unicorn;
 
@@ -45,7 +47,7 @@ use arch::{Arch, FpState, Regs};
 pub use arena::{Arena, FRAME_SIZE, Frame};
 pub use filemap::FileMap;
 
-use crate::engine::hooks::Shared;
+use crate::engine::hooks::{Shared, SharedMemory};
 use crate::engine::unicorn::Handle;
 
 /// Kind of a memory access.
@@ -160,7 +162,7 @@ pub struct Run {
     pub exit: Exit,
     /// Instructions retired.
     pub retired: u64,
-    /// Branch instructions among them.
+    /// Branch instructions among them; 0 unless the budget limits branches.
     pub branches: u64,
 }
 
@@ -201,14 +203,15 @@ pub enum EngineError {
 pub struct Engine {
     arch: Arch,
     handle: Handle,
-    shared: Box<Shared>,
+    shared: SharedMemory,
 }
 
 impl Engine {
     /// Creates a CPU at user level whose physical memory is `arena`.
     pub fn new(arch: Arch, arena: &mut Arena) -> Result<Engine, EngineError> {
         let handle = Handle::open(arch)?;
-        let mut engine = Engine { arch, handle, shared: Shared::new(arch, arena) };
+        let mut engine =
+            Engine { arch, handle, shared: SharedMemory::new(Shared::new(arch, arena)?) };
         engine.handle.map_arena(arena)?;
         engine.install_hooks()?;
         match arch {

@@ -1,17 +1,24 @@
 //! The run loop: exact stops, look-ahead fetches, self-modifying code.
 
 use arch::Arch;
+use arch::decode::Special;
 
 use crate::engine::arena::FRAME_SIZE;
 use crate::engine::counting::Left;
-use crate::engine::hooks::{DROP_WINDOW, Stop};
+use crate::engine::hooks::{DROP_WINDOW, Stepping, Stop};
 use crate::engine::{
     Access, Arena, Budget, Engine, EngineError, Exception, Exit, Frame, Mmu, Run, aarch64, x86_64,
 };
 
+/// Whether a run has to count branches.
+const fn branches_matter(budget: Budget) -> bool {
+    budget.branches != Budget::UNLIMITED.branches
+}
+
 impl Engine {
     /// Runs guest code at user level until the budget is used up or something happens. A
-    /// budget counts to 2^31 - 1 at most.
+    /// budget counts to 2^31 - 1 at most. Branches are counted from the first run on that
+    /// has a budget of them.
     pub fn run(
         &mut self,
         arena: &mut Arena,
@@ -20,8 +27,16 @@ impl Engine {
     ) -> Result<Run, EngineError> {
         let instructions = budget.instructions.min(Left::MAX);
         let branches = budget.branches.min(Left::MAX);
+        if branches_matter(budget) && self.shared.hot.inlines {
+            self.call_all_hooks()?;
+        }
+        if self.shared.sites.is_full() {
+            self.shared.sites.clear();
+            self.handle.flush_blocks()?;
+        }
         self.shared.budget = instructions;
         self.shared.hot.left = Left::new(instructions, branches);
+        self.shared.forget_last_block();
         self.drop_stale(arena, mmu)?;
         let exit = loop {
             if let Some(exit) = self.run_once(arena, mmu)? {
@@ -30,7 +45,20 @@ impl Engine {
         };
         let retired = instructions - self.shared.hot.left.instructions();
         self.shared.clock = self.shared.clock.wrapping_add(retired);
-        Ok(Run { exit, retired, branches: branches - self.shared.hot.left.branches() })
+        // Blocks that count themselves leave branches out.
+        let taken = match branches_matter(budget) {
+            true => branches - self.shared.hot.left.branches(),
+            false => 0,
+        };
+        Ok(Run { exit, retired, branches: taken })
+    }
+
+    /// From now on every block calls its hook: those that count themselves do not count
+    /// branches.
+    fn call_all_hooks(&mut self) -> Result<(), EngineError> {
+        self.shared.hot.inlines = false;
+        self.shared.sites.clear();
+        self.handle.flush_blocks()
     }
 
     fn pc(&self) -> u64 {
@@ -153,7 +181,8 @@ impl Engine {
         if index < block.starts.len() {
             let first = block.len() - u64::from(last.counted);
             let instructions = block.len() - (index as u64).max(first);
-            self.shared.hot.left.give_back(instructions, u64::from(block.branches));
+            let branches = u64::from(block.branches);
+            self.shared.hot.left.give_back(instructions, branches);
         }
         self.shared.forget_last_block();
         Ok(())
@@ -178,16 +207,17 @@ impl Engine {
             return Err(EngineError::Stray { pc: addr, detail: "unknown block".to_owned() });
         };
         let forbidden = block.forbidden;
+        let first_forbidden = forbidden.map_or(usize::MAX, |(index, _)| index);
         let by_budget = match self.shared.hot.left.branches() {
             0 => 0,
             _ => self.shared.hot.left.instructions() as usize,
         };
-        let target = by_budget.min(forbidden.unwrap_or(usize::MAX));
+        let target = by_budget.min(first_forbidden);
         if target == 0 {
-            return Ok(Some(if by_budget == 0 {
-                Exit::Budget
-            } else {
-                Exit::Exception(Exception::Protection { vector: 13 })
+            return Ok(Some(match forbidden {
+                _ if by_budget == 0 => Exit::Budget,
+                Some((_, Special::Vex)) => Exit::Exception(Exception::InvalidOpcode),
+                _ => Exit::Exception(Exception::Protection { vector: 13 }),
             }));
         }
         let Some(&offset) = block.starts.get(target) else {
@@ -290,13 +320,14 @@ impl Engine {
         let starts = self.shared.counts.decoder().decode_block(&bytes).starts;
         let next = starts.get(1).map_or(pc + bytes.len() as u64, |&s| pc + u64::from(s));
         self.shared.both = Some(frame);
-        self.shared.stepping = Some(pc);
-        // Every block must take the slow path, which counts the step's blocks.
-        self.shared.forget_blocks();
         self.drop_range(arena, mmu, pc, next)?;
+        let left = std::mem::replace(&mut self.shared.hot.left, Left::new(0, 1));
+        self.shared.stepping = Some(Stepping { left, block: None });
         let stop = self.start(arena, mmu, next);
         self.shared.both = None;
-        self.shared.stepping = None;
+        if let Some(stepped) = self.shared.stepping.take() {
+            self.shared.hot.left = stepped.left;
+        }
         self.shared.tlb_stale = true;
         self.drop_frame(arena, mmu, frame)?;
         match stop? {
@@ -309,8 +340,9 @@ impl Engine {
                 self.shared.forget_last_block();
                 Ok(None)
             }
-            Stop::Block { .. } if self.shared.hot.left.instructions() > 0 => {
-                self.take_back_unretired()?;
+            // A `rep` that changed its own bytes: it is another instruction now.
+            Stop::Block { .. } if self.shared.last().counted > 0 => {
+                self.shared.forget_last_block();
                 Ok(None)
             }
             other => self.handle_stop(arena, mmu, other),
@@ -334,8 +366,10 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let start = DROP_WINDOW + frame.addr();
         self.shared.forget_blocks();
-        self.shared.forget_last_block();
-        self.drop_range(arena, mmu, start, start + FRAME_SIZE)?;
+        self.shared.window_open = true;
+        let dropped = self.drop_range(arena, mmu, start, start + FRAME_SIZE);
+        self.shared.window_open = false;
+        dropped?;
         // The window's entry must not stay: user code could jump there.
         self.shared.tlb_stale = true;
         Ok(())

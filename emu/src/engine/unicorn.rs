@@ -149,6 +149,12 @@ impl Handle {
         check("TLB flush", unsafe { uc::uc_ctl(self.raw, write_control(ControlType::TLB_FLUSH)) })
     }
 
+    /// Drops all blocks.
+    pub fn flush_blocks(&mut self) -> Result<(), EngineError> {
+        // SAFETY: takes no argument.
+        check("block flush", unsafe { uc::uc_ctl(self.raw, write_control(ControlType::TB_FLUSH)) })
+    }
+
     /// Drops the blocks that overlap `start..end` (virtual addresses). The TLB hook must
     /// answer a fetch of `start`.
     pub fn drop_blocks(&mut self, start: u64, end: u64) -> Result<(), EngineError> {

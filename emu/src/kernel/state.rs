@@ -160,8 +160,6 @@ pub struct State {
 pub struct Stats {
     /// User instructions retired.
     pub instructions: u64,
-    /// Branch instructions among them.
-    pub branches: u64,
     /// System calls.
     pub syscalls: u64,
     /// Page faults, user and kernel.

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use unicorn_engine_sys::RegisterX86 as R;
 
 use crate::engine::counting::Left;
-use crate::engine::hooks::{DROP_WINDOW, Shared};
+use crate::engine::hooks::{DROP_WINDOW, SharedMemory};
 use crate::engine::unicorn::Handle;
 use crate::engine::{Arena, EngineError, Exception, Exit, Frame, Mmu, Perms};
 
@@ -33,7 +33,7 @@ const CR4: u64 = 1 << 9 | 1 << 10;
 /// unicorn starts at CPL 0. One `sysretq` enters CPL 3 with Linux's selectors, for good.
 pub(super) fn setup(
     handle: &mut Handle,
-    shared: &mut Shared,
+    shared: &mut SharedMemory,
     arena: &mut Arena,
 ) -> Result<(), EngineError> {
     handle.set_msr(MSR_STAR, STAR);
@@ -48,7 +48,9 @@ pub(super) fn setup(
     handle.set(R::R11 as c_int, 0x202);
     shared.hot.left = Left::new(1000, 1000);
     shared.lend(arena, &mut NoPages);
+    shared.window_open = true;
     let error = handle.start(code, landing);
+    shared.window_open = false;
     shared.take_back();
     let segment = handle.get(R::CS as c_int) & 0xffff;
     arena.free(frame);
