@@ -217,8 +217,7 @@ fn new_task(stack: KernelStack, comm: String, seed: u64) -> Task {
 fn announce(state: &mut State) {
     let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.comm.clone());
     state.perf.records.push(Record::Comm { pid, tid, time: 0, comm, exec: true });
-    let starts: Vec<u64> =
-        state.mm.areas.values().filter(|a| a.prot.exec).map(|a| a.start).collect();
+    let starts: Vec<u64> = state.mm.areas().filter(|a| a.prot.exec).map(|a| a.start).collect();
     for start in starts {
         state.record_mapping(start);
     }

@@ -57,6 +57,11 @@ pub struct AreaFlags {
     pub grows_down: bool,
     /// Part of the program break.
     pub heap: bool,
+    /// Stores can never be allowed (`VM_MAYWRITE` is clear): a shared mapping of a file
+    /// that is not open for writing.
+    pub read_only: bool,
+    /// `MAP_NORESERVE`: the length may exceed the machine's memory.
+    pub no_reserve: bool,
 }
 
 /// What the pages of an area hold before they are written.

@@ -5,7 +5,7 @@ use arch::Errno;
 use crate::engine::{Access, Arena, Frame};
 use crate::mem::cache::CacheError;
 use crate::mem::mm::{MIN_ADDR, STACK_GUARD};
-use crate::mem::{Area, Backing, Mm, PAGE, Pte, page_down};
+use crate::mem::{Area, Backing, Mm, PAGE, Prot, Pte, page_down};
 
 /// Why a page cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,26 +114,27 @@ impl Mm {
         Ok(Pte { frame, perms, owned: false })
     }
 
-    /// Grows a stack area down to `addr` if the limit and the guard gap allow it.
+    /// Grows an area of the stack kind down to `addr` if `RLIMIT_STACK`, `RLIMIT_AS` and
+    /// the guard gap allow it (`expand_downwards`).
     fn grow_stack(&mut self, addr: u64) -> bool {
         let start = page_down(addr);
         let Some(stack) = self.area_above(addr) else { return false };
-        let top = self.layout.stack_top;
-        if !stack.flags.grows_down || addr < MIN_ADDR || top - start > self.layout.stack_limit {
-            return false;
-        }
-        let key = stack.start;
-        let room_from = start.saturating_sub(STACK_GUARD);
-        if let Some((_, below)) = self.areas.range(..key).next_back()
-            && below.end > room_from
-            && below.prot != crate::mem::Prot::NONE
+        let (key, end) = (stack.start, stack.end);
+        if !stack.flags.grows_down
+            || start < MIN_ADDR
+            || end - start > self.layout.stack_limit
+            || self.may_expand(key - start, 0).is_err()
         {
             return false;
         }
-        if let Some(mut stack) = self.areas.remove(&key) {
-            stack.start = start;
-            self.areas.insert(start, stack);
+        if let Some((_, below)) = self.areas.range(..key).next_back()
+            && !below.flags.grows_down
+            && start - below.end < STACK_GUARD
+            && below.prot != Prot::NONE
+        {
+            return false;
         }
+        self.resize(key, start, end);
         true
     }
 

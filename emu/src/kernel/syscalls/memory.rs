@@ -5,7 +5,8 @@ use arch::syscalls::Sysno;
 
 use super::SysResult;
 use crate::kernel::State;
-use crate::mem::ops::{Place, RemapFlags};
+use crate::mem::ops::Place;
+use crate::mem::remap::RemapFlags;
 use crate::mem::{AreaFlags, Backing, PAGE, Prot, page_up};
 
 const MAP_SHARED: u64 = 0x01;
@@ -46,21 +47,33 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
     if offset % PAGE != 0 {
         return Err(Errno::EINVAL);
     }
-    let file = match flags & MAP_ANONYMOUS {
-        0 => Some(s.vfs.page_source(fd as i32, prot & 2 != 0 && flags & MAP_PRIVATE == 0)?),
-        _ => None,
-    };
+    let anonymous = flags & MAP_ANONYMOUS != 0;
+    if !anonymous {
+        s.vfs.fds.get(fd as i32)?;
+    }
     if len == 0 {
         return Err(Errno::EINVAL);
     }
+    // Only a mapping of a file knows MAP_SHARED_VALIDATE.
     let shared = match flags & MAP_TYPE {
-        MAP_SHARED | MAP_SHARED_VALIDATE => true,
+        MAP_SHARED => true,
+        MAP_SHARED_VALIDATE if !anonymous => true,
         MAP_PRIVATE => false,
         _ => return Err(Errno::EINVAL),
     };
     if flags & MAP_HUGETLB != 0 {
         return Err(Errno::ENOMEM);
     }
+    let grows_down = flags & MAP_GROWSDOWN != 0;
+    if grows_down && (shared || !anonymous) {
+        return Err(Errno::EINVAL);
+    }
+    let whole = page_up(len).ok_or(Errno::ENOMEM)?;
+    offset.checked_add(whole).ok_or(Errno::EOVERFLOW)?;
+    let file = match anonymous {
+        false => Some(s.vfs.page_source(fd as i32, prot & 2 != 0 && shared)?),
+        true => None,
+    };
     let place = match (flags & MAP_FIXED_NOREPLACE != 0, flags & MAP_FIXED != 0) {
         (true, _) => Place::FixedNoReplace(addr),
         (false, true) => Place::Fixed(addr),
@@ -70,7 +83,7 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
         Some(source) => Backing::File { source, offset },
         None => Backing::Anonymous,
     };
-    let area = AreaFlags { shared, grows_down: flags & MAP_GROWSDOWN != 0, heap: false };
+    let area = AreaFlags { shared, grows_down, ..AreaFlags::default() };
     let protection = Prot::from_bits(prot);
     let start = s.mm.map(&mut s.arena, place, len, protection, area, backing)?;
     if protection.exec {

@@ -22,7 +22,7 @@ pub fn contents(s: &State, file: ProcFile) -> Vec<u8> {
 /// The kernel's `show_map_vma`: names start in column 74.
 fn maps(s: &State) -> String {
     let mut text = String::new();
-    for area in s.mm.areas.values() {
+    for area in s.mm.areas() {
         let mut line = map_line(area);
         let name = area_name(area);
         if !name.is_empty() {
