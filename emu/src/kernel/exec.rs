@@ -15,7 +15,7 @@ use crate::kernel::kstack::KernelStack;
 use crate::kernel::signal::Signals;
 use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
 use crate::kernel::task::{DEFAULT_LIMITS, Image, Task, rlimit};
-use crate::kernel::vfs::{FdTable, HostFile, Tree, Vfs};
+use crate::kernel::vfs::{File, Tree, Vfs};
 use crate::loader::auxv::Aux;
 use crate::loader::stack::{self, StackError};
 use crate::loader::vvar::Vvar;
@@ -101,9 +101,11 @@ pub fn exec(
 ) -> Result<State, ExecError> {
     let fail = |source| ExecError::Load(FileError { path: program.host.clone(), source });
     loader::file::open(&program.host)?;
+    let mut tree = Tree::new(program.root.clone(), program.cwd.clone(), program.path.clone());
     let file =
-        Tree::host_file(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
-    let image = elf::parse(file.map.bytes()).map_err(fail)?;
+        tree.adopt(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
+    let bytes = file.object.pristine().map_or(&[][..], |map| map.bytes());
+    let image = elf::parse(bytes).map_err(fail)?;
     let arch = image.arch;
     let options = loader::Options {
         aslr: program.aslr,
@@ -126,8 +128,6 @@ pub fn exec(
     let map = |errno| ExecError::Map { path: program.host.clone(), errno };
     map_segments(&mut mm, &mut arena, &file, &image, plan.bias).map_err(map)?;
     map_vdso(&mut mm, &mut arena, &plan, config.boot_time).map_err(map)?;
-    let mut tree = Tree::new(program.root.clone(), program.cwd.clone(), program.path.clone());
-    tree.adopt(file, &program.host);
     let name = Path::new(&program.path).file_name().map(|n| n.to_string_lossy().into_owned());
     let comm: String = name.unwrap_or_default().chars().take(15).collect();
     let mut state = State {
@@ -145,7 +145,7 @@ pub fn exec(
         },
         mm,
         task: new_task(task_stack, comm, program.seed),
-        vfs: Vfs { tree, fds: FdTable::standard(), stdout_is_taken: program.stdout_is_taken },
+        vfs: Vfs::new(tree, program.stdout_is_taken),
         perf: Perf::open(make_session(arch)),
         config,
         random: SplitMix64(program.seed),
@@ -227,7 +227,7 @@ fn announce(state: &mut State) {
 fn map_segments(
     mm: &mut Mm,
     arena: &mut Arena,
-    file: &Rc<HostFile>,
+    file: &Rc<File>,
     image: &elf::Image,
     bias: u64,
 ) -> Result<(), Errno> {
@@ -248,7 +248,7 @@ fn map_segments(
         };
         if segment.filesz > 0 {
             let offset = page_down(segment.file_offset);
-            let backing = Backing::File { source: file.clone(), offset };
+            let backing = Backing::File { object: file.object.clone(), offset };
             mm.insert(area(start, zeros_from, backing))?;
         }
         if end > zeros_from {
@@ -270,14 +270,16 @@ fn map_vdso(mm: &mut Mm, arena: &mut Arena, plan: &Layout, boot_time: u64) -> Re
     let page = Vvar::new(boot_time).page();
     let data = special(arena, page.as_slice())?;
     let code = special(arena, vdso::image(mm.arch))?;
-    for (start, frames, prot, name) in
-        [(vvar, data, Prot::R, "[vvar]"), (at, code, Prot::RX, "[vdso]")]
-    {
+    let fixed = AreaFlags { read_only: true, ..AreaFlags::default() };
+    for (start, frames, prot, flags, name) in [
+        (vvar, data, Prot::R, fixed, "[vvar]"),
+        (at, code, Prot::RX, AreaFlags::default(), "[vdso]"),
+    ] {
         mm.insert(Area {
             start,
             end: start + frames.len() as u64 * PAGE,
             prot,
-            flags: AreaFlags::default(),
+            flags,
             backing: Backing::Special { frames, first: 0 },
             name,
         })?;

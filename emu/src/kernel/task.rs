@@ -71,6 +71,7 @@ pub const DEFAULT_LIMITS: Limits = {
 /// `RLIMIT_*` numbers.
 #[allow(missing_docs)]
 pub mod rlimit {
+    pub const FSIZE: usize = 1;
     pub const DATA: usize = 2;
     pub const STACK: usize = 3;
     pub const CORE: usize = 4;

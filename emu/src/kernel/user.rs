@@ -18,6 +18,29 @@ impl State {
         Ok(self.mm.write(&mut self.arena, addr, bytes)?)
     }
 
+    /// As [`State::read_user`], up to the first byte that cannot be read; returns how many.
+    pub fn copy_in(&mut self, addr: u64, buf: &mut [u8]) -> usize {
+        self.mm.read_some(&mut self.arena, addr, buf).0
+    }
+
+    /// As [`State::write_user`], up to the first byte that cannot be written; returns how
+    /// many.
+    pub fn copy_out(&mut self, addr: u64, bytes: &[u8]) -> usize {
+        self.mm.write_some(&mut self.arena, addr, bytes).0
+    }
+
+    /// `access_ok`: the range lies in user space.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if not.
+    pub fn check_range(&self, addr: u64, len: u64) -> Result<(), Errno> {
+        match addr.checked_add(len) {
+            Some(end) if end <= self.arch.task_size() => Ok(()),
+            _ => Err(Errno::EFAULT),
+        }
+    }
+
     /// Reads `N` bytes.
     pub fn read_array<const N: usize>(&mut self, addr: u64) -> Result<[u8; N], Errno> {
         let mut bytes = [0; N];

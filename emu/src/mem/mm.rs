@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
 
 use arch::{Arch, Errno};
 
 use crate::engine::{Arena, Frame};
-use crate::mem::{Area, PAGE, PageCache, PageTable, page_down};
+use crate::mem::{Area, AreaFlags, Backing, Object, PAGE, PageTable, Prot, page_down};
 
 /// `vm.max_map_count`
 pub const MAX_AREAS: usize = 65530;
@@ -56,8 +58,9 @@ pub struct Mm {
     pub zero: Frame,
     /// The CPU may hold translations that are no longer true.
     pub stale: bool,
-    /// Pages of files.
-    pub cache: PageCache,
+    /// Bytes of the machine's memory: one request may not be for more (the heuristic
+    /// overcommit of `__vm_enough_memory`).
+    pub memory: u64,
     /// Addresses at which copies by the kernel faulted, not yet accounted.
     pub kernel_faults: Vec<u64>,
 }
@@ -75,7 +78,7 @@ impl Mm {
             brk: layout.brk_start,
             zero: arena.alloc()?,
             stale: false,
-            cache: PageCache::default(),
+            memory: arena.len(),
             kernel_faults: Vec::new(),
         })
     }
@@ -114,6 +117,21 @@ impl Mm {
             Some(total) if total <= self.layout.address_limit => Ok(()),
             _ => Err(Errno::ENOMEM),
         }
+    }
+
+    /// Whether `len` more bytes can be promised to an area of this kind: private memory
+    /// that can be written and shared anonymous memory are accounted, unless
+    /// `MAP_NORESERVE` says not to.
+    pub(super) fn may_promise(
+        &self,
+        len: u64,
+        prot: Prot,
+        flags: AreaFlags,
+        backing: &Backing,
+    ) -> Result<(), Errno> {
+        let shared_memory = flags.shared && matches!(backing, Backing::Anonymous);
+        let accounted = !flags.no_reserve && (shared_memory || !flags.shared && prot.write);
+        if accounted && len > self.memory { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// The highest free range of `len` bytes (a multiple of the page size) below the
@@ -230,6 +248,59 @@ impl Mm {
         let first = self.area(start).map_or(start, |a| a.start);
         let inside = |a: &Area| a.end.min(end) - a.start.max(start);
         self.areas.range(first..end).map(|(_, a)| inside(a)).sum()
+    }
+
+    /// Drops the pages of `object` in `pages` from all its mappings; `private` says that
+    /// private copies go too (`unmap_mapping_range`).
+    fn forget(&mut self, arena: &mut Arena, object: &Rc<Object>, pages: Range<u64>, private: bool) {
+        let ranges: Vec<(u64, u64)> = (self.areas.values())
+            .filter_map(|area| match &area.backing {
+                Backing::File { object: o, offset } if Rc::ptr_eq(o, object) => {
+                    let first = offset / PAGE;
+                    let at = |page: u64| {
+                        let before = page.saturating_sub(first).saturating_mul(PAGE);
+                        area.start + before.min(area.len())
+                    };
+                    Some((at(pages.start), at(pages.end)))
+                }
+                _ => None,
+            })
+            .collect();
+        for (start, end) in ranges {
+            if private {
+                self.zap(arena, start, end);
+                continue;
+            }
+            for va in self.table.present_in(start, end) {
+                if self.table.get(va).is_some_and(|pte| !pte.owned) {
+                    self.table.remove(va);
+                    self.stale = true;
+                }
+            }
+        }
+    }
+
+    /// Sets the length of a file; pages beyond it leave all mappings.
+    pub fn truncate(&mut self, arena: &mut Arena, object: &Rc<Object>, len: u64) {
+        if len < object.len() {
+            self.forget(arena, object, len.div_ceil(PAGE)..u64::MAX, true);
+        }
+        object.set_len(arena, len);
+    }
+
+    /// Makes whole pages of a file zeros (`FALLOC_FL_PUNCH_HOLE`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`, with a part of the pages changed.
+    pub fn punch(
+        &mut self,
+        arena: &mut Arena,
+        object: &Rc<Object>,
+        pages: Range<u64>,
+    ) -> Result<(), Errno> {
+        self.forget(arena, object, pages.clone(), false);
+        object.punch(arena, pages)
     }
 
     /// Frees the pages of `start..end`.

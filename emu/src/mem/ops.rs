@@ -1,11 +1,13 @@
 //! The memory system calls' work on an address space, with the kernel's errors
 //! (`mm/mmap.c`, `mm/vma.c`, `mm/mprotect.c`).
 
+use std::rc::Rc;
+
 use arch::Errno;
 
 use crate::engine::Arena;
 use crate::mem::mm::{MAX_AREAS, MIN_ADDR, guarded};
-use crate::mem::{Area, AreaFlags, Backing, Mm, PAGE, Prot, page_down, page_up};
+use crate::mem::{Area, AreaFlags, Backing, Mm, Object, PAGE, Prot, page_down, page_up};
 
 /// Where a new mapping shall be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl Mm {
         len: u64,
         prot: Prot,
         flags: AreaFlags,
-        backing: Backing,
+        mut backing: Backing,
     ) -> Result<u64, Errno> {
         let len = page_up(len).filter(|&l| l != 0).ok_or(Errno::ENOMEM)?;
         if len > self.arch.task_size() {
@@ -46,8 +48,12 @@ impl Mm {
         let end = start + len;
         // All checks come before the first change.
         self.may_expand(len, self.mapped_in(start, end))?;
+        self.may_promise(len, prot, flags, &backing)?;
         if self.areas.len() + self.splits(start, end) >= MAX_AREAS {
             return Err(Errno::ENOMEM);
+        }
+        if flags.shared && matches!(backing, Backing::Anonymous) {
+            backing = Backing::File { object: Rc::new(Object::anonymous(len)), offset: 0 };
         }
         self.clear(arena, start, end)?;
         self.insert(Area { start, end, prot, flags, backing, name: "" })?;
@@ -104,25 +110,35 @@ impl Mm {
             return Ok(());
         }
         let end = page_up(len).and_then(|l| start.checked_add(l)).ok_or(Errno::ENOMEM)?;
-        // The kernel works area by area and stops at the first hole: what comes before
-        // it is changed.
-        let hole = self.first_hole(start, end);
-        let areas = self.take(start, hole.unwrap_or(end))?;
-        for mut area in areas {
+        // The kernel works area by area and stops at the first that will not have it: what
+        // comes before is changed.
+        let stop = self.first_refusal(start, end, prot);
+        let end = stop.map_or(end, |(at, _)| at);
+        for mut area in self.take(start, end)? {
             area.prot = prot;
             self.insert(area)?;
         }
-        self.narrow(start, hole.unwrap_or(end), prot);
-        if hole.is_some() { Err(Errno::ENOMEM) } else { Ok(()) }
+        self.narrow(start, end, prot);
+        stop.map_or(Ok(()), |(_, errno)| Err(errno))
     }
 
-    fn first_hole(&self, start: u64, end: u64) -> Option<u64> {
+    /// Where `start..end` cannot get `prot`: at a hole, at an area that may never be
+    /// written, where more memory would be promised than there is.
+    fn first_refusal(&self, start: u64, end: u64, prot: Prot) -> Option<(u64, Errno)> {
         let mut at = start;
         while at < end {
-            match self.area(at) {
-                Some(area) => at = area.end,
-                None => return Some(at),
+            let Some(area) = self.area(at) else { return Some((at, Errno::ENOMEM)) };
+            if prot.write && area.flags.read_only {
+                return Some((at, Errno::EACCES));
             }
+            let part = area.end.min(end) - at;
+            if !area.prot.write
+                && !area.flags.shared
+                && let Err(e) = self.may_promise(part, prot, area.flags, &area.backing)
+            {
+                return Some((at, e));
+            }
+            at = area.end;
         }
         None
     }
@@ -159,6 +175,7 @@ impl Mm {
             if new_end >= self.arch.task_size()
                 || !self.fits(old_end, new_end + PAGE)
                 || self.may_expand(new_end - old_end, 0).is_err()
+                || new_end - old_end > self.memory
             {
                 return self.brk;
             }

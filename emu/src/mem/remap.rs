@@ -107,6 +107,7 @@ impl Mm {
             return Err(Errno::EFAULT);
         }
         area.offset_of(old).checked_add(new_len).ok_or(Errno::EINVAL)?;
+        self.may_promise(new_len - moves, area.prot, area.flags, &area.backing)?;
         self.may_expand(new_len, if flags.keep { 0 } else { moves })
     }
 

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 //! Address spaces without a CPU: what the memory calls change, and their errors.
 
+use std::rc::Rc;
+
 use arch::{Arch, Errno};
 
 use super::ops::Place;
@@ -10,6 +12,8 @@ use crate::engine::{Access, Arena};
 
 const AT: u64 = 0x10_0000_0000;
 const ANYWHERE: Place = Place::Hint(0);
+const SHARED: AreaFlags =
+    AreaFlags { shared: true, grows_down: false, heap: false, read_only: false, no_reserve: false };
 const MOVE: RemapFlags = RemapFlags { may_move: true, fixed: None, keep: false };
 
 struct Lab {
@@ -62,6 +66,16 @@ impl Lab {
         let mut byte = [0];
         self.mm.read(&mut self.arena, at, &mut byte)?;
         Ok(byte[0])
+    }
+
+    /// Maps 4 pages of `object`.
+    fn map_object(&mut self, at: u64, object: &Rc<Object>, prot: Prot, flags: AreaFlags) {
+        let backing = Backing::File { object: object.clone(), offset: 0 };
+        self.mm.map(&mut self.arena, Place::Fixed(at), 4 * PAGE, prot, flags, backing).unwrap();
+    }
+
+    fn fault(&mut self, at: u64, access: Access) -> Option<FaultKind> {
+        self.mm.fault(&mut self.arena, at, access).err().map(|f| f.kind)
     }
 
     /// The sum that `Mm::total` keeps, anew.
@@ -227,4 +241,120 @@ fn protection_is_checked_before_the_range() {
         lab.mm.fault(&mut lab.arena, AT, Access::Read).unwrap_err().kind,
         FaultKind::NotMapped
     );
+}
+
+#[test]
+fn shared_memory_outlives_its_page_tables() {
+    let mut lab = Lab::new();
+    lab.map_as(Place::Fixed(AT), 4, Prot::RW, SHARED).unwrap();
+    lab.put(AT, 7).unwrap();
+    lab.mm.advise(&mut lab.arena, AT, PAGE, 4).unwrap();
+    assert_eq!((lab.mm.table.present(), lab.byte(AT)), (0, Ok(7)));
+    assert_eq!(lab.mm.advise(&mut lab.arena, AT, PAGE, 8), Err(Errno::EINVAL));
+    // A second mapping of the same pages.
+    let twice = lab.remap(AT, 0, 4, MOVE).unwrap();
+    lab.put(twice, 8).unwrap();
+    assert_eq!(lab.byte(AT), Ok(8));
+    // MADV_REMOVE frees the page itself.
+    let used = lab.arena.used();
+    lab.mm.advise(&mut lab.arena, AT, PAGE, 9).unwrap();
+    assert_eq!((lab.arena.used(), lab.byte(twice)), (used - 1, Ok(0)));
+    lab.unmap(AT, 4);
+    lab.unmap(twice, 4);
+    assert_eq!(lab.arena.used(), 1);
+}
+
+#[test]
+fn sharing_survives_a_change_of_protection() {
+    let mut lab = Lab::new();
+    let object = Rc::new(Object::anonymous(4 * PAGE));
+    lab.map_object(AT, &object, Prot::RW, SHARED);
+    lab.put(AT, 1).unwrap();
+    lab.mm.protect(AT, PAGE, Prot::R).unwrap();
+    assert_eq!(lab.put(AT, 2), Err(Errno::EFAULT));
+    lab.mm.protect(AT, PAGE, Prot::RW).unwrap();
+    lab.put(AT, 3).unwrap();
+    let mut byte = [0];
+    object.read_at(&lab.arena, 0, &mut byte).unwrap();
+    assert_eq!(byte, [3]);
+    let flags = AreaFlags { read_only: true, ..SHARED };
+    lab.map_object(AT, &object, Prot::R, flags);
+    assert_eq!(lab.mm.protect(AT, PAGE, Prot::RW), Err(Errno::EACCES));
+}
+
+#[test]
+fn a_file_and_its_mappings_are_one() {
+    let mut lab = Lab::new();
+    let object = Rc::new(Object::new("/f".into(), 2, Quota::new(8)));
+    object.write_at(&mut lab.arena, 0, b"one").unwrap();
+    lab.map_object(AT, &object, Prot::RW, SHARED);
+    lab.map_object(2 * AT, &object, Prot::RW, AreaFlags::default());
+    assert_eq!((lab.byte(AT), lab.byte(2 * AT)), (Ok(b'o'), Ok(b'o')));
+    object.write_at(&mut lab.arena, 0, b"two").unwrap();
+    assert_eq!((lab.byte(AT), lab.byte(2 * AT)), (Ok(b't'), Ok(b't')));
+    // A private copy is its owner's alone.
+    lab.put(2 * AT, b'x').unwrap();
+    lab.put(AT, b'y').unwrap();
+    let mut bytes = [0; 8];
+    assert_eq!(object.read_at(&lab.arena, 0, &mut bytes), Ok(3));
+    assert_eq!((&bytes[..3], lab.byte(2 * AT)), (&b"ywo"[..], Ok(b'x')));
+    assert_eq!(lab.fault(AT + PAGE, Access::Read), Some(FaultKind::BeyondFile));
+    // Cut to nothing, all pages are gone, private ones too.
+    lab.mm.truncate(&mut lab.arena, &object, 0);
+    for at in [AT, 2 * AT] {
+        assert_eq!(lab.fault(at, Access::Read), Some(FaultKind::BeyondFile));
+    }
+    lab.mm.truncate(&mut lab.arena, &object, 2);
+    assert_eq!(lab.byte(AT), Ok(0));
+}
+
+#[test]
+fn files_take_what_is_written_and_no_more_than_their_quota() {
+    let mut lab = Lab::new();
+    let quota = Quota::new(4);
+    let object = Rc::new(Object::new("/f".into(), 2, quota.clone()));
+    object.write_at(&mut lab.arena, 1 << 40, b"x").unwrap();
+    lab.mm.truncate(&mut lab.arena, &object, 1 << 50);
+    assert_eq!((object.len(), quota.used(), lab.arena.used()), (1 << 50, 1, 2));
+    // The write that fills the quota is short, the next fails.
+    let bytes = vec![1; 5 * PAGE as usize];
+    assert_eq!(object.write_at(&mut lab.arena, PAGE, &bytes), Ok(3 * PAGE as usize));
+    assert_eq!(object.write_at(&mut lab.arena, 8 * PAGE, &bytes), Err(Errno::ENOSPC));
+    lab.map_object(AT, &object, Prot::RW, SHARED);
+    assert_eq!(lab.fault(AT, Access::Write), Some(FaultKind::BeyondFile));
+    lab.mm.truncate(&mut lab.arena, &object, 0);
+    assert_eq!((quota.used(), lab.arena.used()), (0, 1));
+    assert_eq!(object.write_at(&mut lab.arena, object::MAX_LEN, b"x"), Err(Errno::EFBIG));
+}
+
+#[test]
+fn one_request_is_for_no_more_than_the_machine_has() {
+    let mut lab = Lab::new();
+    let pages = lab.arena.len() / PAGE + 1;
+    let lazy = AreaFlags { no_reserve: true, ..AreaFlags::default() };
+    assert_eq!(lab.map(ANYWHERE, pages), Err(Errno::ENOMEM));
+    assert_eq!(lab.map_as(ANYWHERE, pages, Prot::RW, SHARED), Err(Errno::ENOMEM));
+    lab.map_as(ANYWHERE, pages, Prot::RW, lazy).unwrap();
+    lab.map_as(Place::Fixed(AT), pages, Prot::R, AreaFlags::default()).unwrap();
+    assert_eq!(lab.mm.protect(AT, pages * PAGE, Prot::RW), Err(Errno::ENOMEM));
+    lab.map(Place::Fixed(20 * AT), 1).unwrap();
+    assert_eq!(lab.remap(20 * AT, 1, pages + 1, MOVE), Err(Errno::ENOMEM));
+    let brk = lab.mm.brk;
+    assert_eq!(lab.mm.set_brk(&mut lab.arena, brk + pages * PAGE), brk);
+}
+
+#[test]
+fn memory_and_page_tables_have_one_limit() {
+    let mut lab = Lab::new();
+    lab.arena = Arena::with_len(256 * PAGE).unwrap();
+    lab.mm = Mm::new(Arch::X86_64, lab.mm.layout, &mut lab.arena).unwrap();
+    let lazy = AreaFlags { no_reserve: true, ..AreaFlags::default() };
+    lab.map_as(Place::Fixed(AT), 1 << 30, Prot::R, lazy).unwrap();
+    // Reading takes no frames, but a table for every 2 MiB.
+    let reads = (0..1000).take_while(|i| lab.byte(AT + (i << 21)).is_ok()).count();
+    assert!((200..256).contains(&reads), "{reads}");
+    assert_eq!(lab.fault(AT + (1 << 40), Access::Read), Some(FaultKind::NoMemory));
+    // Populating stops there too.
+    let end = AT + (1 << 42);
+    assert_eq!(lab.mm.populate(&mut lab.arena, AT, end, false), Err(Errno::ENOMEM));
 }

@@ -1,6 +1,7 @@
 //! Who and where the task is: ids, host, limits, randomness, per-thread registrations.
 
 use arch::syscalls::Sysno;
+use arch::system::Sysinfo;
 use arch::{Arch, Errno};
 
 use super::SysResult;
@@ -87,18 +88,18 @@ fn uname(s: &mut State, a: [u64; 6]) -> SysResult {
     Ok(0)
 }
 
-/// `struct sysinfo`: uptime, loads, memory as of a machine with 4 GiB.
+/// `struct sysinfo`: uptime, and the memory that the machine has and has left.
 fn sysinfo(s: &mut State, a: [u64; 6]) -> SysResult {
-    const TOTAL: u64 = 4 << 30;
-    let used = (s.arena.used() * crate::mem::PAGE).min(TOTAL);
-    let mut bytes = [0u8; 112];
-    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    put(0, s.cpu.clock / 1_000_000_000);
-    put(32, TOTAL);
-    put(40, TOTAL - used);
-    bytes[80] = 1;
-    bytes[104] = 1;
-    s.write_user(a[0], &bytes)?;
+    let used = s.arena.used() * crate::mem::PAGE;
+    let info = Sysinfo {
+        uptime: s.cpu.clock / 1_000_000_000,
+        total_ram: s.arena.len(),
+        free_ram: s.arena.len() - used,
+        procs: 1,
+        mem_unit: 1,
+        ..Sysinfo::default()
+    };
+    s.write_user(a[0], &info.to_bytes())?;
     Ok(0)
 }
 
@@ -112,10 +113,10 @@ fn getrandom(s: &mut State, a: [u64; 6]) -> SysResult {
     while done < len {
         let mut chunk = vec![0; (len - done).min(4096) as usize];
         s.random.fill(&mut chunk);
-        match s.write_user(a[0].wrapping_add(done), &chunk) {
-            Ok(()) => done += chunk.len() as u64,
-            Err(e) if done == 0 => return Err(e),
-            Err(_) => break,
+        let copied = s.copy_out(a[0].wrapping_add(done), &chunk);
+        done += copied as u64;
+        if copied < chunk.len() {
+            return if done > 0 { Ok(done) } else { Err(Errno::EFAULT) };
         }
     }
     Ok(done)

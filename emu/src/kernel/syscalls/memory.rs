@@ -16,6 +16,7 @@ const MAP_SHARED_VALIDATE: u64 = 0x03;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_NORESERVE: u64 = 0x4000;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_HUGETLB: u64 = 0x40000;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
@@ -70,9 +71,9 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
     }
     let whole = page_up(len).ok_or(Errno::ENOMEM)?;
     offset.checked_add(whole).ok_or(Errno::EOVERFLOW)?;
-    let file = match anonymous {
-        false => Some(s.vfs.page_source(fd as i32, prot & 2 != 0 && shared)?),
-        true => None,
+    let (file, writable) = match anonymous {
+        false => s.vfs.mappable(fd as i32, prot & 2 != 0 && shared)?,
+        true => (None, true),
     };
     let place = match (flags & MAP_FIXED_NOREPLACE != 0, flags & MAP_FIXED != 0) {
         (true, _) => Place::FixedNoReplace(addr),
@@ -80,10 +81,16 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
         (false, false) => Place::Hint(addr),
     };
     let backing = match file {
-        Some(source) => Backing::File { source, offset },
+        Some(object) => Backing::File { object, offset },
         None => Backing::Anonymous,
     };
-    let area = AreaFlags { shared, grows_down, ..AreaFlags::default() };
+    let area = AreaFlags {
+        shared,
+        grows_down,
+        heap: false,
+        read_only: shared && !writable,
+        no_reserve: flags & MAP_NORESERVE != 0,
+    };
     let protection = Prot::from_bits(prot);
     let start = s.mm.map(&mut s.arena, place, len, protection, area, backing)?;
     if protection.exec {
@@ -102,15 +109,29 @@ fn mprotect(s: &mut State, sysno: Sysno, a: [u64; 6]) -> SysResult {
     if sysno == Sysno::PkeyMprotect && a[3] as i32 != -1 {
         return Err(Errno::EINVAL);
     }
-    // PROT_READ | WRITE | EXEC | SEM, and PROT_BTI, PROT_MTE on aarch64.
-    let known = match s.arch {
-        arch::Arch::X86_64 => 0xf,
-        arch::Arch::Aarch64 => 0x1f,
-    };
-    if a[2] & !known != 0 {
+    // PROT_READ, WRITE, EXEC, SEM: the processors have neither BTI nor MTE.
+    const KNOWN: u64 = 0xf;
+    const PROT_GROWSDOWN: u64 = 0x100_0000;
+    let [mut start, mut len, prot, ..] = a;
+    if !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
-    s.mm.protect(a[0], a[1], Prot::from_bits(a[2])).map(|()| 0)
+    if len == 0 {
+        return Ok(0);
+    }
+    page_up(len).and_then(|l| start.checked_add(l)).ok_or(Errno::ENOMEM)?;
+    if prot & !(KNOWN | PROT_GROWSDOWN) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if prot & PROT_GROWSDOWN != 0 {
+        let area = s.mm.area(start).ok_or(Errno::ENOMEM)?;
+        if !area.flags.grows_down {
+            return Err(Errno::EINVAL);
+        }
+        len += start - area.start;
+        start = area.start;
+    }
+    s.mm.protect(start, len, Prot::from_bits(prot)).map(|()| 0)
 }
 
 fn mremap(s: &mut State, a: [u64; 6]) -> SysResult {

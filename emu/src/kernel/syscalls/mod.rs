@@ -7,11 +7,16 @@
 //! A handler is a function `(&mut State, args) -> Result<u64, Errno>`. A call that has
 //! none answers -ENOSYS, is counted by name and listed once when the guest ends.
 
+mod attributes;
 mod files;
 mod identity;
+mod io;
 mod memory;
 mod signals;
 mod time;
+
+#[cfg(test)]
+mod tests;
 
 use std::io::Write as _;
 
@@ -73,7 +78,9 @@ fn exit(state: &mut State, status: u64) -> Outcome {
 }
 
 fn call(state: &mut State, sysno: Sysno, args: [u64; 6]) -> u64 {
-    let handled = files::call(state, sysno, args)
+    let handled = io::call(state, sysno, args)
+        .or_else(|| files::call(state, sysno, args))
+        .or_else(|| attributes::call(state, sysno, args))
         .or_else(|| memory::call(state, sysno, args))
         .or_else(|| time::call(state, sysno, args))
         .or_else(|| identity::call(state, sysno, args))

@@ -29,7 +29,7 @@ fn maps(s: &State) -> String {
             while line.len() < 73 {
                 line.push(' ');
             }
-            line.push_str(name);
+            line.push_str(&name);
         }
         text.push_str(&line);
         text.push('\n');
@@ -40,7 +40,8 @@ fn maps(s: &State) -> String {
 fn map_line(area: &Area) -> String {
     let bit = |on, c| if on { c } else { '-' };
     let (device, inode) = match &area.backing {
-        Backing::File { source, .. } => ("08:01", source.inode()),
+        Backing::File { object, .. } if object.inode() == 1 => ("00:01", 1),
+        Backing::File { object, .. } => ("08:01", object.inode()),
         _ => ("00:00", 0),
     };
     format!(
@@ -56,10 +57,10 @@ fn map_line(area: &Area) -> String {
 }
 
 /// The name that `/proc/self/maps` shows.
-pub fn area_name(area: &Area) -> &str {
+pub fn area_name(area: &Area) -> String {
     match &area.backing {
-        Backing::File { source, .. } => source.path(),
-        _ => area.name,
+        Backing::File { object, .. } => object.name(),
+        _ => area.name.to_owned(),
     }
 }
 
