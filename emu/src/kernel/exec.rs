@@ -104,6 +104,7 @@ pub fn exec(
     let mut tree = Tree::new(program.root.clone(), program.cwd.clone(), program.path.clone());
     let file =
         tree.adopt(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
+    tree.exe = file.object.name();
     let bytes = file.object.pristine().map_or(&[][..], |map| map.bytes());
     let image = elf::parse(bytes).map_err(fail)?;
     let arch = image.arch;
@@ -129,7 +130,8 @@ pub fn exec(
     map_segments(&mut mm, &mut arena, &file, &image, plan.bias).map_err(map)?;
     map_vdso(&mut mm, &mut arena, &plan, config.boot_time).map_err(map)?;
     let name = Path::new(&program.path).file_name().map(|n| n.to_string_lossy().into_owned());
-    let comm: String = name.unwrap_or_default().chars().take(15).collect();
+    let mut comm = name.unwrap_or_default().into_bytes();
+    comm.truncate(15);
     let mut state = State {
         arch,
         arena,
@@ -185,7 +187,7 @@ fn kernel_stacks(arch: Arch, arena: &mut Arena) -> Option<(KernelStack, KernelSt
     Some((KernelStack::new(base, arena)?, KernelStack::new(base + 0x10_0000, arena)?))
 }
 
-fn new_task(stack: KernelStack, comm: String, seed: u64) -> Task {
+fn new_task(stack: KernelStack, comm: Vec<u8>, seed: u64) -> Task {
     Task {
         pid: PID,
         tid: PID,
@@ -210,12 +212,13 @@ fn new_task(stack: KernelStack, comm: String, seed: u64) -> Task {
         random: SplitMix64(seed ^ 1),
         image: Image::default(),
         vdso_sigreturn: 0,
+        sleep_until: None,
     }
 }
 
 /// `PERF_RECORD_COMM` and `PERF_RECORD_MMAP2` of the new program.
 fn announce(state: &mut State) {
-    let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.comm.clone());
+    let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.name());
     state.perf.records.push(Record::Comm { pid, tid, time: 0, comm, exec: true });
     let starts: Vec<u64> = state.mm.areas().filter(|a| a.prot.exec).map(|a| a.start).collect();
     for start in starts {

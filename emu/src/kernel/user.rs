@@ -1,6 +1,7 @@
 //! Copies between the kernel and user memory, faulting pages in.
 
 use arch::Errno;
+use arch::time::Timespec;
 
 use crate::kernel::State;
 
@@ -61,6 +62,15 @@ impl State {
     /// Two 64-bit words: `struct timespec`, `struct iovec`, `struct rlimit64`.
     pub fn read_pair(&mut self, addr: u64) -> Result<(u64, u64), Errno> {
         Ok((self.read_u64(addr)?, self.read_u64(addr.wrapping_add(8))?))
+    }
+
+    /// Reads a `struct timespec` as nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`; `EINVAL` for a negative time or nanoseconds that are a second or more.
+    pub fn read_timespec(&mut self, addr: u64) -> Result<u64, Errno> {
+        Timespec::from_bytes(&self.read_array(addr)?).to_nanos().ok_or(Errno::EINVAL)
     }
 
     /// Writes two 64-bit words.

@@ -41,7 +41,8 @@ impl Mm {
         flags: RemapFlags,
     ) -> Result<u64, Errno> {
         let old_end = self.range(old, old_len)?;
-        let new_len = page_up(new_len).filter(|&l| l != 0).ok_or(Errno::EINVAL)?;
+        let limit = self.arch.task_size();
+        let new_len = page_up(new_len).filter(|&l| l != 0 && l <= limit).ok_or(Errno::EINVAL)?;
         let old_len = old_end - old;
         if flags.keep && old_len != new_len {
             return Err(Errno::EINVAL);

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use arch::syscalls::Sysno;
+use arch::system::PollFd;
 use arch::{Arch, Errno};
 
 use super::SysResult;
@@ -39,14 +40,16 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Symlink => symlink(s, a[0], AT_FDCWD, a[1]),
         Sysno::Symlinkat => symlink(s, a[0], a[1] as i32, a[2]),
         Sysno::Fsync | Sysno::Fdatasync => s.vfs.fds.get(fd).map(|_| 0),
-        Sysno::Fadvise64 => s.vfs.fds.get(fd).map(|_| 0),
+        Sysno::Fadvise64 => match s.vfs.fds.get(fd) {
+            Ok(_) if a[3] as u32 > 5 => Err(Errno::EINVAL),
+            known => known.map(|_| 0),
+        },
         Sysno::Dup => dup(s, fd, 0, false),
         Sysno::Dup2 => dup_to(s, fd, a[1] as i32, 0, true),
         Sysno::Dup3 => dup_to(s, fd, a[1] as i32, a[2] as u32, false),
         Sysno::Fcntl => fcntl(s, fd, a[1], a[2]),
         Sysno::Ioctl => ioctl(s, fd, a),
-        Sysno::Poll => poll(s, a),
-        Sysno::Ppoll => poll(s, a),
+        Sysno::Poll | Sysno::Ppoll => poll(s, sysno, a),
         _ => return None,
     })
 }
@@ -79,19 +82,28 @@ fn open(s: &mut State, dirfd: i32, path: u64, flags: u32, mode: u64) -> SysResul
         Arch::X86_64 => (0o200000, 0o400000),
         Arch::Aarch64 => (0o40000, 0o100000),
     };
+    if flags & flags::CREAT != 0 && flags & directory != 0 {
+        return Err(Errno::EINVAL);
+    }
     let bytes = s.read_path(path)?;
     let base = if bytes.starts_with(b"/") { String::new() } else { base(s, dirfd)? };
     let exclusive = flags & flags::CREAT != 0 && flags & flags::EXCL != 0;
     let how = if flags & nofollow != 0 || exclusive { Lookup::NoFollow } else { Lookup::Follow };
     let node = match s.vfs.tree.lookup(&base, &bytes, how) {
         Ok(_) if exclusive => return Err(Errno::EEXIST),
+        Ok((path, Node::Directory(_))) if flags & flags::TMPFILE != 0 => {
+            if flags & flags::ACCMODE == 0 {
+                return Err(Errno::EINVAL);
+            }
+            s.vfs.tree.unnamed(&path, mode as u32 & !s.task.umask)
+        }
         Ok((_, Node::Symlink(_))) if flags & flags::PATH == 0 => return Err(Errno::ELOOP),
         Ok((_, node)) => prepare(s, node, flags, flags & directory != 0)?,
         Err(Errno::ENOENT) if flags & flags::CREAT != 0 => {
             if bytes.ends_with(b"/") {
                 return Err(Errno::EISDIR);
             }
-            let path = s.vfs.tree.parent(&base, &bytes)?;
+            let path = s.vfs.tree.place_for(&base, &bytes)?;
             let mode = mode as u32 & !s.task.umask;
             s.vfs.tree.create(&path, mode)
         }
@@ -135,7 +147,8 @@ fn prepare(s: &mut State, node: Node, flags: u32, wants_directory: bool) -> Resu
 
 fn close_range(s: &mut State, a: [u64; 6]) -> SysResult {
     let (first, last) = (a[0] as u32, a[1] as u32);
-    if first > last {
+    // CLOSE_RANGE_UNSHARE, CLOSE_RANGE_CLOEXEC
+    if first > last || a[2] as u32 & !6 != 0 {
         return Err(Errno::EINVAL);
     }
     // CLOSE_RANGE_CLOEXEC keeps them open; there is no exec yet that it would matter to.
@@ -193,6 +206,9 @@ fn getdents64(s: &mut State, fd: i32, addr: u64, len: u64) -> SysResult {
 }
 
 fn getcwd(s: &mut State, a: [u64; 6]) -> SysResult {
+    if s.vfs.tree.is_gone(&s.vfs.tree.cwd) {
+        return Err(Errno::ENOENT);
+    }
     let mut bytes = s.vfs.tree.cwd.clone().into_bytes();
     bytes.push(0);
     if bytes.len() as u64 > a[1] {
@@ -221,6 +237,9 @@ fn mkdir(s: &mut State, dirfd: i32, path: u64) -> SysResult {
 fn unlink(s: &mut State, dirfd: i32, path: u64, how: u64) -> SysResult {
     let path = s.read_path(path)?;
     let base = base(s, dirfd)?;
+    if how & 0xffff_ffff & !AT_REMOVEDIR != 0 {
+        return Err(Errno::EINVAL);
+    }
     s.vfs.tree.remove(&base, &path, how & AT_REMOVEDIR != 0).map(|()| 0)
 }
 
@@ -237,6 +256,9 @@ fn rename(s: &mut State, from: (i32, u64), to: (i32, u64), how: u64) -> SysResul
 
 fn symlink(s: &mut State, target: u64, dirfd: i32, path: u64) -> SysResult {
     let target = String::from_utf8(s.read_path(target)?).map_err(|_| Errno::EINVAL)?;
+    if target.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     let path = s.read_path(path)?;
     let base = base(s, dirfd)?;
     s.vfs.tree.make_symlink(target, &base, &path).map(|()| 0)
@@ -252,12 +274,12 @@ fn dup(s: &mut State, fd: i32, from: u64, cloexec: bool) -> SysResult {
 }
 
 fn dup_to(s: &mut State, fd: i32, to: i32, how: u32, same_is_fine: bool) -> SysResult {
+    if how & !flags::CLOEXEC != 0 || fd == to && !same_is_fine {
+        return Err(Errno::EINVAL);
+    }
     let file = s.vfs.fds.get(fd)?.clone();
     if fd == to {
-        return if same_is_fine { Ok(to as u64) } else { Err(Errno::EINVAL) };
-    }
-    if how & !flags::CLOEXEC != 0 {
-        return Err(Errno::EINVAL);
+        return Ok(to as u64);
     }
     let limit = s.task.limits[rlimit::NOFILE].0;
     s.vfs.fds.replace(to, file, how != 0, limit).map(|()| to as u64)
@@ -270,6 +292,7 @@ fn fcntl(s: &mut State, fd: i32, command: u64, argument: u64) -> SysResult {
     const GETFL: u64 = 3;
     const SETFL: u64 = 4;
     const GETLK: u64 = 5;
+    const SETLK: u64 = 6;
     const SETLKW: u64 = 7;
     const DUPFD_CLOEXEC: u64 = 1030;
     let file = s.vfs.fds.get(fd)?;
@@ -287,7 +310,12 @@ fn fcntl(s: &mut State, fd: i32, command: u64, argument: u64) -> SysResult {
             Ok(0)
         }
         // Locks of a single process never conflict.
-        GETLK..=SETLKW => Ok(0),
+        GETLK => {
+            const F_UNLCK: u16 = 2;
+            let _: [u8; 32] = s.read_array(argument)?;
+            s.write_user(argument, &F_UNLCK.to_le_bytes()).map(|()| 0)
+        }
+        SETLK | SETLKW => s.read_array::<32>(argument).map(|_| 0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -299,6 +327,9 @@ fn ioctl(s: &mut State, fd: i32, a: [u64; 6]) -> SysResult {
     let file = s.vfs.fds.get(fd)?.clone();
     match a[1] {
         FIOCLEX | FIONCLEX => s.vfs.fds.set_cloexec(fd, a[1] == FIOCLEX).map(|()| 0),
+        FIONREAD if matches!(file.node, Node::Null | Node::Zero | Node::Random) => {
+            Err(Errno::ENOTTY)
+        }
         FIONREAD => {
             let left = file.node.attributes().size.saturating_sub(file.offset.get());
             s.write_user(a[2], &(left as u32).to_le_bytes()).map(|()| 0)
@@ -308,26 +339,46 @@ fn ioctl(s: &mut State, fd: i32, a: [u64; 6]) -> SysResult {
     }
 }
 
-/// `poll`, `ppoll`: every file here is ready at once.
-fn poll(s: &mut State, a: [u64; 6]) -> SysResult {
-    const READY: u16 = 0x001 | 0x004;
-    const INVALID: u16 = 0x020;
-    if a[1] > s.task.limits[rlimit::NOFILE].0 {
+/// `poll` (milliseconds) and `ppoll` (`struct timespec`): every file here is ready at
+/// once; without one, time passes.
+fn poll(s: &mut State, sysno: Sysno, a: [u64; 6]) -> SysResult {
+    let wait = match (sysno, a[2]) {
+        (Sysno::Ppoll, 0) => None,
+        (Sysno::Ppoll, at) => Some(s.read_timespec(at)?),
+        (_, millis) => u64::try_from(millis as i32).ok().map(|m| m * 1_000_000),
+    };
+    let count = a[1] & 0xffff_ffff;
+    if count > s.task.limits[rlimit::NOFILE].0 {
         return Err(Errno::EINVAL);
     }
+    s.check_range(a[0], PollFd::SIZE as u64 * count)?;
+    let ready = poll_once(s, a[0], count)?;
+    match wait {
+        _ if ready > 0 => {}
+        Some(0) => {}
+        Some(wait) => s.task.sleep_until = Some(s.cpu.clock.saturating_add(wait)),
+        None => {
+            s.note_unsupported("waiting for a signal that nobody can send");
+            return Err(Errno::EINTR);
+        }
+    }
+    Ok(ready)
+}
+
+fn poll_once(s: &mut State, entries: u64, count: u64) -> SysResult {
+    const READY: u16 = 0x001 | 0x004;
+    const INVALID: u16 = 0x020;
     let mut ready = 0;
-    for i in 0..a[1] {
-        let at = a[0].wrapping_add(8 * i);
-        let entry: [u8; 8] = s.read_array(at)?;
-        let fd = i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-        let events = u16::from_le_bytes([entry[4], entry[5]]);
-        let answer = match s.vfs.fds.get(fd) {
-            _ if fd < 0 => 0,
-            Ok(_) => events & READY,
+    for i in 0..count {
+        let at = entries.wrapping_add(PollFd::SIZE as u64 * i);
+        let mut entry = PollFd::from_bytes(&s.read_array(at)?);
+        entry.revents = match s.vfs.fds.get(entry.fd) {
+            _ if entry.fd < 0 => 0,
+            Ok(_) => entry.events & READY,
             Err(_) => INVALID,
         };
-        s.write_user(at + 6, &answer.to_le_bytes())?;
-        ready += u64::from(answer != 0);
+        s.write_user(at + 6, &entry.revents.to_le_bytes())?;
+        ready += u64::from(entry.revents != 0);
     }
     Ok(ready)
 }

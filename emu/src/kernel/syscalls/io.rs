@@ -126,7 +126,7 @@ fn all(
         offset = node.object.len();
     }
     // `rw_verify_area`
-    if pieces.iter().any(|p| p.1 > MAX_LEN) || offset + total > MAX_LEN && way == Read {
+    if pieces.iter().any(|p| p.1 > MAX_LEN) || offset + total > MAX_LEN {
         return Err(Errno::EINVAL);
     }
     let mut done = 0;
@@ -248,8 +248,7 @@ fn write(s: &mut State, file: &OpenFile, (addr, len): (u64, u64), offset: u64) -
     Ok(done)
 }
 
-/// Bytes that may be written at `offset` (`generic_write_checks`): `RLIMIT_FSIZE`, then
-/// the longest file.
+/// Bytes that may be written at `offset` below `RLIMIT_FSIZE` (`generic_write_checks`).
 fn room(s: &mut State, offset: u64, len: u64) -> Result<u64, Errno> {
     if len == 0 {
         return Ok(0);
@@ -259,10 +258,7 @@ fn room(s: &mut State, offset: u64, len: u64) -> Result<u64, Errno> {
         signal::send_to_self(s, Signal::SIGXFSZ, code::SI_USER);
         return Err(Errno::EFBIG);
     }
-    if offset >= MAX_LEN {
-        return Err(Errno::EFBIG);
-    }
-    Ok(limit.min(MAX_LEN) - offset)
+    Ok(limit - offset)
 }
 
 fn write_chunk(s: &mut State, file: &OpenFile, offset: u64, chunk: &[u8]) -> Result<usize, Errno> {
@@ -288,6 +284,11 @@ fn lseek(s: &mut State, fd: i32, offset: i64, whence: u32) -> SysResult {
     let file = s.vfs.fds.get(fd)?;
     let size = match &file.node {
         Node::Stdin | Node::Stdout | Node::Stderr => return Err(Errno::ESPIPE),
+        // `null_lseek`
+        Node::Null | Node::Zero => {
+            file.offset.set(0);
+            return Ok(0);
+        }
         node => node.attributes().size as i64,
     };
     let from = match whence {

@@ -5,6 +5,7 @@ use arch::syscalls::Sysno;
 
 use super::SysResult;
 use crate::kernel::State;
+use crate::mem::object::MAX_LEN;
 use crate::mem::ops::Place;
 use crate::mem::remap::RemapFlags;
 use crate::mem::{AreaFlags, Backing, PAGE, Prot, page_up};
@@ -34,8 +35,12 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Mprotect | Sysno::PkeyMprotect => mprotect(s, sysno, a),
         Sysno::Mremap => mremap(s, a),
         Sysno::Madvise => s.mm.advise(&mut s.arena, a[0], a[1], a[2]).map(|()| 0),
-        Sysno::Msync => check_mapped(s, a[0], a[1]),
+        Sysno::Msync => msync(s, a),
+        // MLOCK_ONFAULT
+        Sysno::Mlock2 if a[2] & !1 != 0 => Err(Errno::EINVAL),
         Sysno::Mlock | Sysno::Mlock2 | Sysno::Munlock => check_mapped(s, a[0] & !(PAGE - 1), a[1]),
+        // MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, the last not alone.
+        Sysno::Mlockall if !matches!(a[0] as u32, 1..=3 | 5..=7) => Err(Errno::EINVAL),
         Sysno::Mlockall | Sysno::Munlockall => Ok(0),
         Sysno::Mincore => mincore(s, a),
         Sysno::Membarrier => membarrier(a),
@@ -70,7 +75,10 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let whole = page_up(len).ok_or(Errno::ENOMEM)?;
-    offset.checked_add(whole).ok_or(Errno::EOVERFLOW)?;
+    // Of anonymous memory the offset does not matter (`file_mmap_ok`).
+    if !anonymous && offset.checked_add(whole).is_none_or(|end| end > MAX_LEN) {
+        return Err(Errno::EOVERFLOW);
+    }
     let (file, writable) = match anonymous {
         false => s.vfs.mappable(fd as i32, prot & 2 != 0 && shared)?,
         true => (None, true),
@@ -147,6 +155,17 @@ fn mremap(s: &mut State, a: [u64; 6]) -> SysResult {
     s.mm.remap(&mut s.arena, old, old_len, new_len, flags)
 }
 
+fn msync(s: &mut State, a: [u64; 6]) -> SysResult {
+    const ASYNC: u64 = 1;
+    const SYNC: u64 = 4;
+    const KNOWN: u64 = 7;
+    let how = a[2] & 0xffff_ffff;
+    if how & !KNOWN != 0 || how & (ASYNC | SYNC) == ASYNC | SYNC {
+        return Err(Errno::EINVAL);
+    }
+    check_mapped(s, a[0], a[1])
+}
+
 /// The range must be mapped throughout.
 fn check_mapped(s: &mut State, start: u64, len: u64) -> SysResult {
     if !start.is_multiple_of(PAGE) {
@@ -180,7 +199,9 @@ fn membarrier(a: [u64; 6]) -> SysResult {
     const PRIVATE_EXPEDITED: u64 = 8;
     const REGISTER_PRIVATE_EXPEDITED: u64 = 16;
     const SUPPORTED: u64 = GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED;
+    // Of these commands none has flags.
     match a[0] {
+        _ if a[1] != 0 => Err(Errno::EINVAL),
         QUERY => Ok(SUPPORTED),
         GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED => Ok(0),
         _ => Err(Errno::EINVAL),

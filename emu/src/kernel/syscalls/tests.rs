@@ -12,9 +12,9 @@ use crate::export::testing;
 use crate::kernel::exec::{Program, exec};
 use crate::kernel::state::{Config, PmuIrq, State};
 use crate::kernel::task::rlimit;
-use crate::loader::crafted::Elf;
+use crate::loader::crafted::{BUILD_ID, Elf, NOTE_AT};
 use crate::mem::PAGE;
-use crate::perf::record::EventKind;
+use crate::perf::record::{EventKind, FileId};
 
 /// Two pages for arguments; what is above them is not mapped.
 const AT: u64 = 0x10_0000_0000;
@@ -41,11 +41,15 @@ impl Lab {
 
     pub fn of(arch: Arch) -> Lab {
         let root = tempfile::tempdir().unwrap();
-        let host = root.path().join("program");
-        std::fs::write(&host, Elf::exec(arch).build()).unwrap();
+        std::fs::write(root.path().join("program"), Elf::exec(arch).build()).unwrap();
+        Lab::of_program(root, "/program")
+    }
+
+    fn of_program(root: TempDir, path: &str) -> Lab {
+        let host = root.path().join(&path[1..]);
         let program = Program {
             host,
-            path: "/program".into(),
+            path: path.into(),
             args: vec![b"program".to_vec()],
             env: Vec::new(),
             root: Some(root.path().to_owned()),
@@ -110,6 +114,10 @@ impl Lab {
         let words = pieces.iter().flat_map(|&(at, len)| [at, len]);
         let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         [self.put(AT, &bytes), pieces.len() as u64]
+    }
+
+    fn names(&self) -> Vec<(FileId, String)> {
+        self.state.mm.areas().filter(|a| a.prot.exec).map(|a| self.state.vfs.identify(a)).collect()
     }
 
     /// Inode number, links and size.
@@ -292,4 +300,154 @@ fn pipes_and_devices_of_the_host_are_seen_and_not_opened() {
     let folder = lab.open("/", 0).unwrap();
     assert!(lab.ok(Sysno::Getdents64, [folder, BUFFER, PAGE]) > 0);
     assert!(crate::engine::FileMap::open(&pipe).is_err());
+}
+
+#[test]
+fn paths_that_lead_nowhere_or_are_gone() {
+    let mut lab = Lab::new();
+    let target = lab.put(BUFFER, b"target\0");
+    let link = lab.path("/tmp/link");
+    lab.ok(Sysno::Symlink, [target, link]);
+    lab.file("/tmp/link");
+    assert!(lab.open("/tmp/target", 0).is_ok());
+    lab.put(BUFFER, b"\0");
+    let link = lab.path("/tmp/empty");
+    assert_eq!(lab.call(Sysno::Symlink, [BUFFER, link]), Err(Errno::ENOENT));
+
+    for path in ["/tmp/d", "/tmp/d/e"] {
+        let at = lab.path(path);
+        lab.ok(Sysno::Mkdir, [at, 0o700]);
+    }
+    for (path, errno) in [
+        ("/tmp/d/e/.", Errno::EINVAL),
+        ("/tmp/d/e/..", Errno::ENOTEMPTY),
+        ("/", Errno::EBUSY),
+        ("/tmp/d", Errno::ENOTEMPTY),
+    ] {
+        let at = lab.path(path);
+        assert_eq!(lab.call(Sysno::Rmdir, [at]), Err(errno), "{path}");
+    }
+    let at = lab.path("/tmp/d/e");
+    assert_eq!(lab.call(Sysno::Unlinkat, [AT_FDCWD, at, 1]), Err(Errno::EINVAL));
+    lab.ok(Sysno::Chdir, [at]);
+    lab.ok(Sysno::Rmdir, [at]);
+    assert_eq!(lab.call(Sysno::Getcwd, [BUFFER, 100]), Err(Errno::ENOENT));
+    assert_eq!(lab.open("new", O_RDWR | O_CREAT), Err(Errno::ENOENT));
+
+    let fd = lab.open("/tmp", O_RDWR | 0o20200000).unwrap();
+    assert_eq!(lab.stat(fd).1, 0);
+    assert_eq!(lab.open("/tmp/x", O_CREAT | 0o200000), Err(Errno::EINVAL));
+    assert_eq!(lab.call(Sysno::Fcntl, [fd, 5, END]), Err(Errno::EFAULT));
+    lab.ok(Sysno::Fcntl, [fd, 5, BUFFER]);
+    assert_eq!(lab.get(BUFFER), [2, 0]);
+    assert_eq!(lab.call(Sysno::CloseRange, [100, 200, 0x100]), Err(Errno::EINVAL));
+}
+
+#[test]
+fn the_upper_half_of_an_int_is_not_looked_at() {
+    let mut lab = Lab::new();
+    let high = 1 << 32;
+    let fd = lab.file("/tmp/f");
+    for (sysno, args) in [
+        (Sysno::RtSigaction, [high | 10, 0, 0, 8]),
+        (Sysno::RtSigprocmask, [high | 2, BUFFER, 0, 8]),
+        (Sysno::Lseek, [fd, 0, high, 0]),
+        (Sysno::Madvise, [BUFFER, PAGE, high | 4, 0]),
+        (Sysno::Prlimit64, [0, high | 3, 0, 0]),
+        (Sysno::Poll, [0, high, 0, 0]),
+        (Sysno::Fcntl, [fd, high | 1, 0, 0]),
+    ] {
+        assert!(lab.call(sysno, args).is_ok(), "{}", sysno.name());
+    }
+}
+
+#[test]
+fn names_of_tasks_are_bytes() {
+    let mut lab = Lab::new();
+    let name = [0xff; 15];
+    lab.put(BUFFER, &name);
+    lab.put(BUFFER + 15, b"x\0");
+    lab.ok(Sysno::Prctl, [15, BUFFER]);
+    lab.ok(Sysno::Prctl, [16, BUFFER + 100]);
+    assert_eq!(lab.get(BUFFER + 100), name);
+    assert_eq!(lab.get(BUFFER + 115), [0]);
+}
+
+#[test]
+fn waits_take_virtual_time() {
+    let mut lab = Lab::new();
+    let time = |lab: &mut Lab, seconds: i64, nanos: i64| {
+        let bytes: Vec<u8> = [seconds, nanos].into_iter().flat_map(i64::to_le_bytes).collect();
+        lab.put(BUFFER, &bytes)
+    };
+    for (seconds, nanos) in [(0, 1_000_000_000), (0, -1), (-1, 0)] {
+        let at = time(&mut lab, seconds, nanos);
+        let invalid = Err(Errno::EINVAL);
+        assert_eq!(lab.call(Sysno::RtSigtimedwait, [END - 8, 0, at, 8]), invalid);
+        assert_eq!(lab.call(Sysno::Futex, [END - 8, 0, 0, at]), invalid);
+        assert_eq!(lab.call(Sysno::Ppoll, [0, 0, at, 0]), invalid);
+    }
+    let at = time(&mut lab, 2, 5);
+    let slept = |lab: &mut Lab| lab.state.task.sleep_until.take().map(|t| t - lab.state.cpu.clock);
+    assert_eq!(lab.call(Sysno::RtSigtimedwait, [END - 8, 0, at, 8]), Err(Errno::EAGAIN));
+    assert_eq!(slept(&mut lab), Some(2_000_000_005));
+    assert_eq!(lab.call(Sysno::Futex, [END - 8, 0, 1, at]), Err(Errno::EAGAIN));
+    assert_eq!(slept(&mut lab), None);
+    assert_eq!(lab.call(Sysno::Futex, [END - 8, 0, 0, at]), Err(Errno::ETIMEDOUT));
+    assert_eq!(slept(&mut lab), Some(2_000_000_005));
+    assert_eq!(lab.call(Sysno::Futex, [END - 8, 9, 0, at, 0, 1]), Err(Errno::ETIMEDOUT));
+    assert_eq!(lab.state.task.sleep_until.take(), Some(2_000_000_005));
+    assert_eq!(lab.call(Sysno::Poll, [0, 0, 7]), Ok(0));
+    assert_eq!(slept(&mut lab), Some(7_000_000));
+    assert_eq!(lab.call(Sysno::Getpgid, [0u64.wrapping_sub(5)]), Err(Errno::ESRCH));
+    assert_eq!(lab.call(Sysno::Getpriority, [99, 0]), Err(Errno::EINVAL));
+}
+
+#[test]
+fn what_is_unsupported_has_an_end() {
+    let mut lab = Lab::new();
+    for nr in 0..10_000 {
+        super::unknown(&mut lab.state, nr);
+        lab.ok(Sysno::Getpid, []);
+        assert!(lab.call(Sysno::Prctl, [10_000 + nr]).is_err());
+    }
+    assert!(lab.state.unsupported.len() < 300);
+    let total: u64 = lab.state.unsupported.values().map(|v| v.0).sum();
+    assert_eq!(total, 20_000);
+}
+
+#[test]
+fn the_program_is_named_by_the_path_after_all_links() {
+    let root = tempfile::tempdir().unwrap();
+    let program = Elf::exec(Arch::X86_64).build();
+    std::fs::create_dir(root.path().join("dir")).unwrap();
+    std::fs::write(root.path().join("dir/program"), program).unwrap();
+    symlink("dir/program", root.path().join("link")).unwrap();
+    let mut lab = Lab::of_program(root, "/link");
+    assert_eq!(lab.names()[0].1, "/dir/program");
+    assert_eq!(lab.state.task.name(), "link");
+    let link = lab.path("/proc/self/exe");
+    assert_eq!(lab.ok(Sysno::Readlink, [link, BUFFER, 100]), 12);
+    assert_eq!(lab.get(BUFFER), *b"/dir/program");
+}
+
+#[test]
+fn a_file_is_identified_by_its_contents() {
+    let mut lab = Lab::new();
+    assert_eq!(lab.names()[0].0, FileId::BuildId(BUILD_ID.to_vec()));
+    // Changed by the guest, it is no longer the host's file.
+    let fd = lab.open("/program", O_RDWR).unwrap();
+    lab.put(BUFFER, b"x");
+    lab.ok(Sysno::Pwrite64, [fd, BUFFER, 1, NOTE_AT + 30]);
+    assert!(matches!(lab.names()[0].0, FileId::Inode { .. }));
+    // Without a build-id, the contents make the number.
+    let number = |byte: u8| {
+        let mut elf = Elf::exec(Arch::X86_64);
+        elf.patches = vec![(0x300, vec![byte])];
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("program"), elf.build()).unwrap();
+        Lab::of_program(root, "/program").names()[0].0.clone()
+    };
+    assert_ne!(number(1), number(2));
+    assert_eq!(number(1), number(1));
 }

@@ -27,6 +27,8 @@ pub mod flags {
     pub const APPEND: u32 = 0o2000;
     /// Close on exec.
     pub const CLOEXEC: u32 = 0o2000000;
+    /// A file without a path (its bit beside `O_DIRECTORY`).
+    pub const TMPFILE: u32 = 0o20000000;
     /// Flags that are about the opening alone.
     pub const ONCE: u32 = CREAT | EXCL | NOCTTY | TRUNC | CLOEXEC;
     /// Reference only.

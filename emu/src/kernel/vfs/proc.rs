@@ -13,7 +13,7 @@ pub fn contents(s: &State, file: ProcFile) -> Vec<u8> {
         ProcFile::Auxv => s.task.image.auxv.clone(),
         ProcFile::Cmdline => s.task.image.cmdline.clone(),
         ProcFile::Environ => s.task.image.environ.clone(),
-        ProcFile::Comm => format!("{}\n", s.task.comm).into_bytes(),
+        ProcFile::Comm => [&s.task.comm[..], b"\n"].concat(),
         ProcFile::Stat => stat(s).into_bytes(),
         ProcFile::Status => status(s).into_bytes(),
     }
@@ -65,7 +65,7 @@ pub fn area_name(area: &Area) -> String {
 }
 
 fn stat(s: &State) -> String {
-    let mut text = format!("{} ({}) R {}", s.task.pid, s.task.comm, s.task.ppid);
+    let mut text = format!("{} ({}) R {}", s.task.pid, s.task.name(), s.task.ppid);
     // Fields 5 to 52; those that programs look at have values.
     for field in 5..=52 {
         let value = match field {
@@ -88,7 +88,7 @@ fn status(s: &State) -> String {
         "Name:\t{}\nUmask:\t{:04o}\nState:\tR (running)\nTgid:\t{}\nPid:\t{}\nPPid:\t{}\n\
          TracerPid:\t0\nUid:\t{u}\t{u}\t{u}\t{u}\nGid:\t{g}\t{g}\t{g}\t{g}\n\
          VmSize:\t{:8} kB\nVmRSS:\t{:8} kB\nThreads:\t1\nSigBlk:\t{:016x}\n",
-        s.task.comm,
+        s.task.name(),
         s.task.umask,
         s.task.pid,
         s.task.tid,

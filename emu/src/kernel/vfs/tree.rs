@@ -281,9 +281,41 @@ impl Tree {
         }
         let (folder, node) = self.lookup(base, folder.as_bytes(), Lookup::Follow)?;
         match node {
+            Node::Directory(_) if self.is_gone(&folder) => Err(Errno::ENOENT),
             Node::Directory(_) => Ok(format!("{}/{name}", folder.trim_end_matches('/'))),
             _ => Err(Errno::ENOTDIR),
         }
+    }
+
+    /// Where a new file at `path` goes: the target of a link that leads nowhere.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::parent`], `ELOOP` for too many links.
+    pub fn place_for(&self, base: &str, path: &[u8]) -> Result<String, Errno> {
+        let mut place = self.parent(base, path)?;
+        for _ in 0..MAX_LINKS {
+            let Ok(Node::Symlink(target)) = self.node_at(&place) else { return Ok(place) };
+            let folder = place[..place.rfind('/').unwrap_or(0)].to_owned();
+            place = self.parent(&folder, target.as_bytes())?;
+        }
+        Err(Errno::ELOOP)
+    }
+
+    /// Whether the folder at an absolute path was removed: it may still be the working
+    /// directory.
+    pub fn is_gone(&self, folder: &str) -> bool {
+        matches!(self.overlay.get(folder), Some(Overlay::Gone))
+    }
+
+    /// A file without a path (`O_TMPFILE`).
+    pub fn unnamed(&mut self, folder: &str, mode: u32) -> Node {
+        self.created += 1;
+        let name = format!("{}/#{}", folder.trim_end_matches('/'), self.created);
+        let object = Object::new(name, CREATED + self.created, self.quota.clone());
+        let file = File::new(object, mode);
+        file.unlink();
+        Node::File(file)
     }
 
     /// Creates an empty file at an absolute path.
@@ -317,7 +349,15 @@ impl Tree {
 
     /// `unlink`, `rmdir`
     pub fn remove(&mut self, base: &str, path: &[u8], directory: bool) -> Result<(), Errno> {
+        let last = path.rsplit(|&b| b == b'/').find(|part| !part.is_empty());
         let (path, node) = self.lookup(base, path, Lookup::NoFollow)?;
+        match last {
+            _ if !directory => {}
+            Some(b".") => return Err(Errno::EINVAL),
+            Some(b"..") => return Err(Errno::ENOTEMPTY),
+            None => return Err(Errno::EBUSY),
+            _ => {}
+        }
         match (&node, directory) {
             (Node::Directory(_), false) => return Err(Errno::EISDIR),
             (Node::Directory(_), true) => {
@@ -403,17 +443,32 @@ impl Tree {
         }
     }
 
-    /// The guest's own program, opened; it is visible at `path`.
+    /// The guest's own program, opened; it is visible at `path`. Its name is the path
+    /// after all symbolic links, as the kernel names a mapped file.
     ///
     /// # Errors
     ///
     /// The host's.
     pub fn adopt(&mut self, path: &str, host: &Path) -> std::io::Result<Rc<File>> {
-        let file = self.host_file(path, host, &std::fs::metadata(host)?);
+        let name = self.final_path(path, host).unwrap_or_else(|| path.to_owned());
+        let file = self.host_file(&name, host, &std::fs::metadata(host)?);
         file.object.open()?;
-        self.visible.insert(path.to_owned(), host.to_owned());
-        self.seen.borrow_mut().insert(path.to_owned(), file.clone());
+        for path in [path, &name] {
+            self.visible.insert(path.to_owned(), host.to_owned());
+            self.seen.borrow_mut().insert(path.to_owned(), file.clone());
+        }
         Ok(file)
+    }
+
+    /// Where the links of a path of the guest's lead: below the root, or on the host if
+    /// that is where the path leads to `host`.
+    fn final_path(&self, path: &str, host: &Path) -> Option<String> {
+        if self.root.is_some() {
+            return Some(self.lookup("", path.as_bytes(), Lookup::Follow).ok()?.0);
+        }
+        let full = Path::new(path).canonicalize().ok()?;
+        let same = host.canonicalize().ok()? == full;
+        if same { full.into_os_string().into_string().ok() } else { None }
     }
 }
 
