@@ -37,6 +37,7 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Getpgrp => Ok(u64::from(s.task.pid)),
         Sysno::Getuid | Sysno::Geteuid => Ok(u64::from(s.task.uid)),
         Sysno::Getgid | Sysno::Getegid => Ok(u64::from(s.task.gid)),
+        Sysno::Getgroups if (a[0] as i32) < 0 => Err(Errno::EINVAL),
         Sysno::Getgroups => Ok(0),
         Sysno::Getresuid => three_ids(s, a, s.task.uid),
         Sysno::Getresgid => three_ids(s, a, s.task.gid),
@@ -114,6 +115,7 @@ fn getrandom(s: &mut State, a: [u64; 6]) -> SysResult {
     if a[2] & !KNOWN != 0 || a[2] & 6 == 6 {
         return Err(Errno::EINVAL);
     }
+    s.check_range(a[0], a[1])?;
     let len = a[1].min(0x7fff_f000);
     let mut done = 0;
     while done < len {
@@ -258,6 +260,9 @@ fn prctl(s: &mut State, a: [u64; 6]) -> SysResult {
             Ok(0)
         }
         PR_GET_DUMPABLE => Ok(1),
+        PR_SET_DUMPABLE if a[1] > 1 => Err(Errno::EINVAL),
+        PR_SET_PDEATHSIG if a[1] > 64 => Err(Errno::EINVAL),
+        PR_SET_NO_NEW_PRIVS if a[1] != 1 || a[2..5] != [0; 3] => Err(Errno::EINVAL),
         PR_SET_DUMPABLE | PR_SET_PDEATHSIG | PR_SET_NO_NEW_PRIVS => Ok(0),
         // Anonymous mapping names are optional (CONFIG_ANON_VMA_NAME).
         PR_SET_VMA => Err(Errno::EINVAL),
@@ -278,7 +283,7 @@ fn rseq(s: &mut State, a: [u64; 6]) -> SysResult {
                 s.write_user(addr + 4, &RSEQ_CPU_ID_UNINITIALIZED.to_le_bytes())?;
                 Ok(0)
             }
-            Some((_, _, known)) if known != signature => Err(Errno::EPERM),
+            Some((at, size, _)) if (at, size) == (addr, len) => Err(Errno::EPERM),
             _ => Err(Errno::EINVAL),
         };
     }
@@ -308,10 +313,13 @@ fn futex(s: &mut State, a: [u64; 6]) -> SysResult {
     const WAKE: u64 = 1;
     const WAIT_BITSET: u64 = 9;
     const WAKE_BITSET: u64 = 10;
+    const PRIVATE: u64 = 128;
     const CLOCK_REALTIME: u64 = 256;
     match a[1] & 0x7f {
         WAIT_BITSET | WAKE_BITSET if a[5] as u32 == 0 => Err(Errno::EINVAL),
         WAIT | WAIT_BITSET | WAKE | WAKE_BITSET if !a[0].is_multiple_of(4) => Err(Errno::EINVAL),
+        // The key of a shared futex is its page.
+        WAKE | WAKE_BITSET if a[1] & PRIVATE == 0 => s.read_u32(a[0]).map(|_| 0),
         WAKE | WAKE_BITSET => s.check_range(a[0], 4).map(|()| 0),
         op @ (WAIT | WAIT_BITSET) => {
             let timeout = match a[3] {

@@ -451,3 +451,31 @@ fn a_file_is_identified_by_its_contents() {
     assert_ne!(number(1), number(2));
     assert_eq!(number(1), number(1));
 }
+
+#[test]
+fn small_checks_of_arguments() {
+    let mut lab = Lab::new();
+    let kernel = 0xffff_8000_0000_1000;
+    let (invalid, fault) = (Err(Errno::EINVAL), Err(Errno::EFAULT));
+    for (sysno, args, expected) in [
+        (Sysno::Getrandom, [kernel, 0, 0, 0], fault),
+        (Sysno::Getgroups, [u64::MAX, BUFFER, 0, 0], invalid),
+        (Sysno::Futex, [0, 1, 1, 0], fault),
+        (Sysno::Futex, [0, 129, 1, 0], Ok(0)),
+        (Sysno::Prctl, [4, 9, 0, 0], invalid),
+        (Sysno::Prctl, [1, 999, 0, 0], invalid),
+        (Sysno::Prctl, [38, 0, 0, 0], invalid),
+        (Sysno::Prctl, [38, 1, 0, 0], Ok(0)),
+        (Sysno::Rseq, [BUFFER, 32, 1, 1], invalid),
+        (Sysno::ClockSettime, [99, BUFFER, 0, 0], invalid),
+        (Sysno::Settimeofday, [kernel, 0, 0, 0], fault),
+        // The clocks of this process and of another.
+        (Sysno::ClockGettime, [!1000 << 3 | 2, BUFFER, 0, 0], Ok(0)),
+        (Sysno::ClockGettime, [!1001 << 3 | 2, BUFFER, 0, 0], invalid),
+        (Sysno::Msync, [BUFFER, PAGE, 5, 0], invalid),
+        (Sysno::Mlockall, [4, 0, 0, 0], invalid),
+        (Sysno::Membarrier, [0, 1, 0, 0], invalid),
+    ] {
+        assert_eq!(lab.call(sysno, args), expected, "{} {args:x?}", sysno.name());
+    }
+}

@@ -21,6 +21,8 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Gettimeofday => gettimeofday(s, a),
         Sysno::Time => time(s, a),
         Sysno::Times => times(s, a),
+        Sysno::ClockSettime if a[0] as i32 != 0 => Err(Errno::EINVAL),
+        Sysno::Settimeofday if a[0] != 0 && s.read_pair(a[0]).is_err() => Err(Errno::EFAULT),
         Sysno::ClockSettime | Sysno::Settimeofday | Sysno::Adjtimex | Sysno::ClockAdjtime => {
             Err(Errno::EPERM)
         }
@@ -42,7 +44,12 @@ fn read_clock(s: &State, id: u64) -> Result<u64, Errno> {
         // TAI
         11 => Ok(s.config.boot_time + now + TAI_OFFSET * NANOS),
         // A CPU clock of this task by id (`clock_getcpuclockid`).
-        id if id < 0 && id & 4 == 0 => Ok(now.saturating_sub(s.task.slept)),
+        id if id < 0
+            && id & 4 == 0
+            && matches!(!(id >> 3) as u32, pid if pid == 0 || pid == s.task.pid) =>
+        {
+            Ok(now.saturating_sub(s.task.slept))
+        }
         _ => Err(Errno::EINVAL),
     }
 }
