@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::options::{OutputOptions, is_stdout};
@@ -206,6 +207,9 @@ impl Destination {
     pub fn open(&self, format: Format) -> Result<Output, Failure> {
         match self {
             Destination::File(path) => {
+                if let Some(out) = open_pipe(path)? {
+                    return Ok(Output::Stream { out: Box::new(out), name: self.name() });
+                }
                 keep_old(path)?;
                 Ok(Output::File(path.clone()))
             }
@@ -263,6 +267,23 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Opens a named pipe for writing, if `path` is one. One that nobody reads is refused:
+/// opening it would wait, perhaps for ever.
+fn open_pipe(path: &Path) -> Result<Option<fs::File>, Failure> {
+    const O_NONBLOCK: i32 = 0o4000;
+    if !fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo()) {
+        return Ok(None);
+    }
+    let open = |flags| fs::OpenOptions::new().write(true).custom_flags(flags).open(path);
+    // The first open tells whether there is a reader, and keeps it while the second, whose
+    // writes wait for it, is made.
+    let out = open(O_NONBLOCK).and_then(|_reader| open(0));
+    out.map(Some).map_err(|e| {
+        let message = format!("-o {}: nobody reads this pipe ({e})", path.display());
+        Failure::new(status::FAILURE, format!("{message}; start its reader first"))
+    })
+}
+
 /// Renames the profile `path`, if it is a regular file, to `path.old`, and the kernel's
 /// symbols beside it to `path.old.kallsyms`.
 fn keep_old(path: &Path) -> Result<(), Failure> {
@@ -287,6 +308,20 @@ fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let to = Destination::File(pipe.clone());
+        let failure = to.open(Format::PerfData).err().unwrap();
+        assert!(failure.message.unwrap().contains("start its reader first"));
+        // Both ends: the open does not wait for a writer.
+        let both = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        assert!(matches!(to.open(Format::PerfData), Ok(Output::Stream { .. })));
+        drop(both);
+    }
 
     #[test]
     fn messages_are_one_line() {

@@ -14,7 +14,7 @@ impl Names {
     /// Of the address space of `state`.
     pub fn new(state: &State, images: &mut Images) -> Names {
         let mut symbolizer = Symbolizer::new(&state.perf.session.kernel_symbols);
-        for area in state.mm.areas.values().filter(|a| a.prot.exec) {
+        for area in state.mm.areas().filter(|a| a.prot.exec) {
             let (file, path) = state.vfs.identify(area);
             let image = images.get(&path, &file);
             symbolizer.add_mapping(area.start, area.len(), area.offset_of(area.start), image);

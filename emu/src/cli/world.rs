@@ -37,6 +37,8 @@ struct Located {
     path: String,
     /// Its arguments in the catalogue.
     args: Vec<String>,
+    /// It was named by a path relative to the working directory.
+    relative: bool,
 }
 
 /// Finds the guest `command[0]` and builds its world. `command[1..]` are its arguments.
@@ -60,7 +62,12 @@ pub fn build(
         words.extend(located.args.iter().map(OsString::from));
     }
     // With a root, names are the guest's own business.
-    let named = if root.is_none() { named_files(&words[1..], cwd) } else { NamedFiles::default() };
+    let mut named =
+        if root.is_none() { named_files(&words[1..], cwd) } else { NamedFiles::default() };
+    // The guest may open its own file by its first argument.
+    if root.is_none() && located.relative {
+        named.cwd = named.cwd.or_else(|| cwd.and_then(Path::to_str).map(str::to_owned));
+    }
     let program = Program {
         host: located.host,
         path: located.path,
@@ -132,7 +139,7 @@ fn by_name(catalogue: &Catalogue, guest: &Guest, arch: Arch) -> Result<Located, 
     check(&host, &host)?;
     // The same path wherever the catalogue lies: the guest's stack holds it.
     let path = format!("/bin/{}", guest.name);
-    Ok(Located { host, path, args: guest.args.clone() })
+    Ok(Located { host, path, args: guest.args.clone(), relative: false })
 }
 
 fn by_path(guest: &OsStr, root: Option<&Path>, cwd: Option<&Path>) -> Result<Located, Failure> {
@@ -150,7 +157,7 @@ fn by_path(guest: &OsStr, root: Option<&Path>, cwd: Option<&Path>) -> Result<Loc
         let message = format!("{}: the path is not UTF-8; rename the file", typed.display());
         return Err(Failure::new(status::NOT_RUNNABLE, message));
     };
-    Ok(Located { host, path, args: Vec::new() })
+    Ok(Located { host, path, args: Vec::new(), relative: typed.is_relative() })
 }
 
 /// Host path and guest path of `typed`, which is a path in the guest's root or, if there
@@ -330,6 +337,7 @@ mod tests {
         assert_eq!(world.program.args[1..], [b"a"]);
         let dotted = at(&["./prog"], &options(), &cwd).unwrap();
         assert_eq!(dotted.program.host.as_os_str(), prog.as_os_str());
+        assert_eq!(Some(dotted.program.cwd.as_str()), cwd.to_str());
         assert_eq!((world.program.cwd.as_str(), world.files.len()), ("/", 0));
         let missing = at(&["./missing"], &options(), &cwd).unwrap_err();
         assert_eq!(missing.status, status::NOT_FOUND);

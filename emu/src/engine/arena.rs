@@ -5,6 +5,7 @@
 //! slices; a write through them to a frame that holds translated code puts the frame on
 //! a list that the engine reads before it runs again (blocks are keyed by physical page).
 
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
@@ -14,6 +15,10 @@ use crate::engine::EngineError;
 
 /// Bytes in a frame and in a page.
 pub const FRAME_SIZE: u64 = 4096;
+
+/// Bytes of the machine's memory: the same on every host, so that a guest runs out of
+/// it at the same instruction everywhere.
+pub const MEMORY: u64 = 4 << 30;
 
 /// A physical frame number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,9 +55,21 @@ impl fmt::Debug for Mapping {
     }
 }
 
+/// Frames given back by owners that cannot reach the arena when they go.
+#[derive(Clone, Debug, Default)]
+pub struct Bin(Rc<RefCell<Vec<Frame>>>);
+
+impl Bin {
+    /// Gives `frame` back; nothing may use it from now on.
+    pub fn put(&self, frame: Frame) {
+        self.0.borrow_mut().push(frame);
+    }
+}
+
 /// Guest physical memory.
 #[derive(Debug)]
 pub struct Arena {
+    bin: Bin,
     mapping: Rc<std::cell::UnsafeCell<Mapping>>,
     frames: u32,
     next: u32,
@@ -62,24 +79,31 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Sizes tried in turn: address space is reserved, not memory.
-    const SIZES: [u64; 4] = [256 << 30, 64 << 30, 16 << 30, 4 << 30];
-
-    /// Reserves the largest arena that the host grants.
+    /// Reserves [`MEMORY`]: address space of the host, not memory.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Arena`] if the host does not grant it.
     pub fn new() -> Result<Arena, EngineError> {
-        let mut reason = String::new();
-        for size in Self::SIZES {
-            match MmapOptions::new().len(size as usize).no_reserve_swap().map_anon() {
-                Ok(map) => return Ok(Arena::with_mapping(map)),
-                Err(e) => reason = e.to_string(),
-            }
+        Arena::with_len(MEMORY)
+    }
+
+    /// A machine with `len` bytes of memory, a multiple of the frame size.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Arena`] if the host does not grant it.
+    pub fn with_len(len: u64) -> Result<Arena, EngineError> {
+        match MmapOptions::new().len(len as usize).no_reserve_swap().map_anon() {
+            Ok(map) => Ok(Arena::with_mapping(map)),
+            Err(e) => Err(EngineError::Arena { wanted: len, reason: e.to_string() }),
         }
-        Err(EngineError::Arena { wanted: Self::SIZES[Self::SIZES.len() - 1], reason })
     }
 
     fn with_mapping(map: MmapMut) -> Arena {
         let frames = (map.len() as u64 / FRAME_SIZE) as u32;
         Arena {
+            bin: Bin::default(),
             mapping: Rc::new(std::cell::UnsafeCell::new(Mapping(map))),
             frames,
             next: 0,
@@ -101,11 +125,15 @@ impl Arena {
 
     /// Number of frames in use.
     pub fn used(&self) -> u64 {
-        u64::from(self.next) - self.free.len() as u64
+        u64::from(self.next) - (self.free.len() + self.bin.0.borrow().len()) as u64
     }
 
     /// Takes a zeroed frame, or `None` when guest memory is exhausted.
     pub fn alloc(&mut self) -> Option<Frame> {
+        let returned = std::mem::take(&mut *self.bin.0.borrow_mut());
+        for frame in returned {
+            self.free(frame);
+        }
         if let Some(frame) = self.free.pop() {
             self.bytes_mut(frame).fill(0);
             return Some(frame);
@@ -123,6 +151,11 @@ impl Arena {
     pub fn free(&mut self, frame: Frame) {
         self.touch_code(frame);
         self.free.push(frame);
+    }
+
+    /// Where frames can be given back without the arena.
+    pub fn bin(&self) -> Bin {
+        self.bin.clone()
     }
 
     /// A frame's bytes.
@@ -209,5 +242,16 @@ mod tests {
         assert_eq!(c, a);
         assert!(arena.bytes(c).iter().all(|&x| x == 0));
         assert_eq!(arena.used(), 2);
+        arena.bin().put(b);
+        assert_eq!(arena.used(), 1);
+        assert_eq!((arena.alloc(), arena.alloc()), (Some(b), Some(Frame(2))));
+    }
+
+    #[test]
+    fn memory_has_an_end() {
+        let mut arena = Arena::with_len(2 * FRAME_SIZE).unwrap();
+        assert_eq!(arena.len(), 2 * FRAME_SIZE);
+        assert!(arena.alloc().is_some() && arena.alloc().is_some());
+        assert_eq!(arena.alloc(), None);
     }
 }

@@ -4,12 +4,16 @@
 //! shrinks while the guest runs gives a short read, which the guest sees as `SIGBUS`,
 //! and never a host `SIGBUS` in the emulator.
 
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use memmap2::Mmap;
+
+// Linux's values, the same on all hosts that the emulator runs on.
+const O_NONBLOCK: i32 = 0o4000;
+const O_NOCTTY: i32 = 0o400;
 
 /// A host file opened for reading.
 #[derive(Debug)]
@@ -20,16 +24,19 @@ pub struct FileMap {
 }
 
 impl FileMap {
-    /// Opens and maps a regular file.
+    /// Opens and maps a regular file. Anything else is not opened: opening a pipe could
+    /// wait for ever, and opening a device can do things.
+    ///
+    /// # Errors
+    ///
+    /// The host's; `InvalidInput` for what is neither a regular file nor a directory.
     pub fn open(path: &Path) -> io::Result<FileMap> {
-        let file = File::open(path)?;
+        check(&std::fs::metadata(path)?)?;
+        // The path may lead elsewhere by now: do not wait, and look again.
+        let flags = O_NONBLOCK | O_NOCTTY;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let meta = file.metadata()?;
-        if meta.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
-        }
-        if !meta.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
+        check(&meta)?;
         let len = meta.len();
         let map = if len == 0 {
             None
@@ -71,4 +78,14 @@ impl FileMap {
         }
         Ok(done)
     }
+}
+
+fn check(meta: &Metadata) -> io::Result<()> {
+    if meta.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    if !meta.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(())
 }

@@ -44,7 +44,7 @@ mod tests;
 
 use arch::{Arch, FpState, Regs};
 
-pub use arena::{Arena, FRAME_SIZE, Frame};
+pub use arena::{Arena, Bin, FRAME_SIZE, Frame};
 pub use filemap::FileMap;
 
 use crate::engine::hooks::{Shared, SharedMemory};

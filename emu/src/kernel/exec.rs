@@ -15,7 +15,7 @@ use crate::kernel::kstack::KernelStack;
 use crate::kernel::signal::Signals;
 use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
 use crate::kernel::task::{DEFAULT_LIMITS, Image, Task, rlimit};
-use crate::kernel::vfs::{FdTable, HostFile, Tree, Vfs};
+use crate::kernel::vfs::{File, Tree, Vfs};
 use crate::loader::auxv::Aux;
 use crate::loader::stack::{self, StackError};
 use crate::loader::vvar::Vvar;
@@ -101,9 +101,12 @@ pub fn exec(
 ) -> Result<State, ExecError> {
     let fail = |source| ExecError::Load(FileError { path: program.host.clone(), source });
     loader::file::open(&program.host)?;
+    let mut tree = Tree::new(program.root.clone(), program.cwd.clone(), program.path.clone());
     let file =
-        Tree::host_file(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
-    let image = elf::parse(file.map.bytes()).map_err(fail)?;
+        tree.adopt(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
+    tree.exe = file.object.name();
+    let bytes = file.object.pristine().map_or(&[][..], |map| map.bytes());
+    let image = elf::parse(bytes).map_err(fail)?;
     let arch = image.arch;
     let options = loader::Options {
         aslr: program.aslr,
@@ -126,10 +129,9 @@ pub fn exec(
     let map = |errno| ExecError::Map { path: program.host.clone(), errno };
     map_segments(&mut mm, &mut arena, &file, &image, plan.bias).map_err(map)?;
     map_vdso(&mut mm, &mut arena, &plan, config.boot_time).map_err(map)?;
-    let mut tree = Tree::new(program.root.clone(), program.cwd.clone(), program.path.clone());
-    tree.adopt(file, &program.host);
     let name = Path::new(&program.path).file_name().map(|n| n.to_string_lossy().into_owned());
-    let comm: String = name.unwrap_or_default().chars().take(15).collect();
+    let mut comm = name.unwrap_or_default().into_bytes();
+    comm.truncate(15);
     let mut state = State {
         arch,
         arena,
@@ -145,7 +147,7 @@ pub fn exec(
         },
         mm,
         task: new_task(task_stack, comm, program.seed),
-        vfs: Vfs { tree, fds: FdTable::standard(), stdout_is_taken: program.stdout_is_taken },
+        vfs: Vfs::new(tree, program.stdout_is_taken),
         perf: Perf::open(make_session(arch)),
         config,
         random: SplitMix64(program.seed),
@@ -185,7 +187,7 @@ fn kernel_stacks(arch: Arch, arena: &mut Arena) -> Option<(KernelStack, KernelSt
     Some((KernelStack::new(base, arena)?, KernelStack::new(base + 0x10_0000, arena)?))
 }
 
-fn new_task(stack: KernelStack, comm: String, seed: u64) -> Task {
+fn new_task(stack: KernelStack, comm: Vec<u8>, seed: u64) -> Task {
     Task {
         pid: PID,
         tid: PID,
@@ -210,15 +212,15 @@ fn new_task(stack: KernelStack, comm: String, seed: u64) -> Task {
         random: SplitMix64(seed ^ 1),
         image: Image::default(),
         vdso_sigreturn: 0,
+        sleep_until: None,
     }
 }
 
 /// `PERF_RECORD_COMM` and `PERF_RECORD_MMAP2` of the new program.
 fn announce(state: &mut State) {
-    let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.comm.clone());
+    let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.name());
     state.perf.records.push(Record::Comm { pid, tid, time: 0, comm, exec: true });
-    let starts: Vec<u64> =
-        state.mm.areas.values().filter(|a| a.prot.exec).map(|a| a.start).collect();
+    let starts: Vec<u64> = state.mm.areas().filter(|a| a.prot.exec).map(|a| a.start).collect();
     for start in starts {
         state.record_mapping(start);
     }
@@ -228,7 +230,7 @@ fn announce(state: &mut State) {
 fn map_segments(
     mm: &mut Mm,
     arena: &mut Arena,
-    file: &Rc<HostFile>,
+    file: &Rc<File>,
     image: &elf::Image,
     bias: u64,
 ) -> Result<(), Errno> {
@@ -249,7 +251,7 @@ fn map_segments(
         };
         if segment.filesz > 0 {
             let offset = page_down(segment.file_offset);
-            let backing = Backing::File { source: file.clone(), offset };
+            let backing = Backing::File { object: file.object.clone(), offset };
             mm.insert(area(start, zeros_from, backing))?;
         }
         if end > zeros_from {
@@ -271,14 +273,16 @@ fn map_vdso(mm: &mut Mm, arena: &mut Arena, plan: &Layout, boot_time: u64) -> Re
     let page = Vvar::new(boot_time).page();
     let data = special(arena, page.as_slice())?;
     let code = special(arena, vdso::image(mm.arch))?;
-    for (start, frames, prot, name) in
-        [(vvar, data, Prot::R, "[vvar]"), (at, code, Prot::RX, "[vdso]")]
-    {
+    let fixed = AreaFlags { read_only: true, ..AreaFlags::default() };
+    for (start, frames, prot, flags, name) in [
+        (vvar, data, Prot::R, fixed, "[vvar]"),
+        (at, code, Prot::RX, AreaFlags::default(), "[vdso]"),
+    ] {
         mm.insert(Area {
             start,
             end: start + frames.len() as u64 * PAGE,
             prot,
-            flags: AreaFlags::default(),
+            flags,
             backing: Backing::Special { frames, first: 0 },
             name,
         })?;

@@ -398,8 +398,9 @@ impl State {
     }
 
     /// The task gets a new name: `PERF_RECORD_COMM`.
-    pub fn rename_task(&mut self, comm: String) {
-        self.task.comm.clone_from(&comm);
+    pub fn rename_task(&mut self, comm: Vec<u8>) {
+        self.task.comm = comm;
+        let comm = self.task.name();
         let (pid, tid, time) = (self.task.pid, self.task.tid, self.cpu.clock);
         self.perf.records.push(Record::Comm { pid, tid, time, comm, exec: false });
     }

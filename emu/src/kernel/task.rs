@@ -5,6 +5,7 @@ use arch::siginfo::SigInfo;
 use crate::kernel::kstack::KernelStack;
 use crate::kernel::signal::Signals;
 use crate::kernel::state::SplitMix64;
+use crate::perf::record::Time;
 
 /// Work bits (`TIF_*`) that the exit loop looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -71,6 +72,7 @@ pub const DEFAULT_LIMITS: Limits = {
 /// `RLIMIT_*` numbers.
 #[allow(missing_docs)]
 pub mod rlimit {
+    pub const FSIZE: usize = 1;
     pub const DATA: usize = 2;
     pub const STACK: usize = 3;
     pub const CORE: usize = 4;
@@ -108,8 +110,8 @@ pub struct Task {
     pub uid: u32,
     /// Group id, also effective and saved.
     pub gid: u32,
-    /// Name, at most 15 bytes.
-    pub comm: String,
+    /// Name: at most 15 bytes, whatever they are.
+    pub comm: Vec<u8>,
     /// Kernel stack.
     pub stack: KernelStack,
     /// Work for the way back to user mode.
@@ -144,4 +146,13 @@ pub struct Task {
     pub image: Image,
     /// Address of the vDSO's `rt_sigreturn`, 0 if there is none.
     pub vdso_sigreturn: u64,
+    /// The present system call goes to sleep until then before it returns.
+    pub sleep_until: Option<Time>,
+}
+
+impl Task {
+    /// Name as text.
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.comm).into_owned()
+    }
 }

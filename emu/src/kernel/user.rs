@@ -1,6 +1,7 @@
 //! Copies between the kernel and user memory, faulting pages in.
 
 use arch::Errno;
+use arch::time::Timespec;
 
 use crate::kernel::State;
 
@@ -16,6 +17,29 @@ impl State {
     /// `copy_to_user`
     pub fn write_user(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
         Ok(self.mm.write(&mut self.arena, addr, bytes)?)
+    }
+
+    /// As [`State::read_user`], up to the first byte that cannot be read; returns how many.
+    pub fn copy_in(&mut self, addr: u64, buf: &mut [u8]) -> usize {
+        self.mm.read_some(&mut self.arena, addr, buf).0
+    }
+
+    /// As [`State::write_user`], up to the first byte that cannot be written; returns how
+    /// many.
+    pub fn copy_out(&mut self, addr: u64, bytes: &[u8]) -> usize {
+        self.mm.write_some(&mut self.arena, addr, bytes).0
+    }
+
+    /// `access_ok`: the range lies in user space.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if not.
+    pub fn check_range(&self, addr: u64, len: u64) -> Result<(), Errno> {
+        match addr.checked_add(len) {
+            Some(end) if end <= self.arch.task_size() => Ok(()),
+            _ => Err(Errno::EFAULT),
+        }
     }
 
     /// Reads `N` bytes.
@@ -38,6 +62,15 @@ impl State {
     /// Two 64-bit words: `struct timespec`, `struct iovec`, `struct rlimit64`.
     pub fn read_pair(&mut self, addr: u64) -> Result<(u64, u64), Errno> {
         Ok((self.read_u64(addr)?, self.read_u64(addr.wrapping_add(8))?))
+    }
+
+    /// Reads a `struct timespec` as nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`; `EINVAL` for a negative time or nanoseconds that are a second or more.
+    pub fn read_timespec(&mut self, addr: u64) -> Result<u64, Errno> {
+        Timespec::from_bytes(&self.read_array(addr)?).to_nanos().ok_or(Errno::EINVAL)
     }
 
     /// Writes two 64-bit words.

@@ -35,7 +35,7 @@ pub mod vdso;
 pub mod vvar;
 
 #[cfg(test)]
-mod crafted;
+pub(crate) mod crafted;
 
 pub use elf::{Image, Kind, Segment, Span, parse};
 pub use error::{FileError, LoadError};

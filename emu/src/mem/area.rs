@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::engine::{Access, Frame, Perms};
-use crate::mem::PageSource;
+use crate::mem::Object;
 
 /// `PROT_*` bits of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -57,17 +57,22 @@ pub struct AreaFlags {
     pub grows_down: bool,
     /// Part of the program break.
     pub heap: bool,
+    /// Stores can never be allowed (`VM_MAYWRITE` is clear): a shared mapping of a file
+    /// that is not open for writing.
+    pub read_only: bool,
+    /// `MAP_NORESERVE`: the length may exceed the machine's memory.
+    pub no_reserve: bool,
 }
 
 /// What the pages of an area hold before they are written.
 #[derive(Clone, Debug)]
 pub enum Backing {
-    /// Zeros.
+    /// Zeros, private to the address space.
     Anonymous,
-    /// A file from byte `offset` on.
+    /// A file, or shared anonymous memory, from byte `offset` on.
     File {
         /// Where pages come from.
-        source: Rc<dyn PageSource>,
+        object: Rc<Object>,
         /// File offset of the area's first byte, page aligned.
         offset: u64,
     },
@@ -133,7 +138,7 @@ impl Area {
     pub fn continues(&self, next: &Area) -> bool {
         let backing = match (&self.backing, &next.backing) {
             (Backing::Anonymous, Backing::Anonymous) => true,
-            (Backing::File { source: a, offset }, Backing::File { source: b, offset: o }) => {
+            (Backing::File { object: a, offset }, Backing::File { object: b, offset: o }) => {
                 Rc::ptr_eq(a, b) && offset + self.len() == *o
             }
             _ => false,

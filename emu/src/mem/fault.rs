@@ -3,9 +3,9 @@
 use arch::Errno;
 
 use crate::engine::{Access, Arena, Frame};
-use crate::mem::cache::CacheError;
 use crate::mem::mm::{MIN_ADDR, STACK_GUARD};
-use crate::mem::{Area, Backing, Mm, PAGE, Pte, page_down};
+use crate::mem::object::ObjectError;
+use crate::mem::{Area, Backing, Mm, PAGE, Prot, Pte, page_down};
 
 /// Why a page cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub enum FaultKind {
     NotMapped,
     /// The area forbids the access: `SIGSEGV`, `SEGV_ACCERR`.
     Forbidden,
-    /// The file ends before the page: `SIGBUS`, `BUS_ADRERR`.
+    /// The file ends before the page, or has no room for it: `SIGBUS`, `BUS_ADRERR`.
     BeyondFile,
     /// Guest memory is exhausted: the kernel would kill the task.
     NoMemory,
@@ -51,6 +51,10 @@ impl Mm {
         if !area.prot.allows(access) {
             return Err(fail(FaultKind::Forbidden));
         }
+        // Page tables are memory of the machine too.
+        if arena.used() + self.table.nodes() >= arena.len() / PAGE {
+            return Err(fail(FaultKind::NoMemory));
+        }
         let old = self.table.get(page);
         if let Some(pte) = old
             && pte.perms.allow(access)
@@ -59,6 +63,10 @@ impl Mm {
         }
         let pte = match old {
             Some(pte) if pte.owned => Pte { perms: area.prot.hardware(), ..pte },
+            // Never a copy: all who map it see the store.
+            Some(_) if area.flags.shared => {
+                self.new_page(arena, &area, page, access).map_err(fail)?
+            }
             Some(pte) => self.copy_page(arena, &area, pte.frame).map_err(fail)?,
             None => self.new_page(arena, &area, page, access).map_err(fail)?,
         };
@@ -80,8 +88,9 @@ impl Mm {
         Ok(Pte { frame, perms: area.prot.hardware(), owned: true })
     }
 
+    /// The page as its first access finds it.
     fn new_page(
-        &mut self,
+        &self,
         arena: &mut Arena,
         area: &Area,
         page: u64,
@@ -94,19 +103,19 @@ impl Mm {
                 *frames.get(index).ok_or(FaultKind::BeyondFile)?
             }
             Backing::Anonymous => self.zero,
-            Backing::File { source, .. } => {
-                let offset = area.offset_of(page);
-                self.cache.page(arena, source.as_ref(), offset).map_err(|e| match e {
-                    CacheError::BeyondEnd => FaultKind::BeyondFile,
-                    CacheError::NoMemory => FaultKind::NoMemory,
+            Backing::File { object, .. } => {
+                let store = area.flags.shared && perms.write;
+                let index = area.offset_of(page) / PAGE;
+                object.page(arena, index, store).map_err(|e| match e {
+                    ObjectError::BeyondEnd | ObjectError::Full => FaultKind::BeyondFile,
+                    ObjectError::NoMemory => FaultKind::NoMemory,
                 })?
             }
         };
-        let file_is_shared = area.flags.shared && matches!(area.backing, Backing::File { .. });
-        if matches!(area.backing, Backing::Special { .. }) || file_is_shared {
+        if area.flags.shared {
             return Ok(Pte { frame, perms, owned: false });
         }
-        if access == Access::Write || area.flags.shared {
+        if access == Access::Write {
             return self.copy_page(arena, area, frame);
         }
         // Shared until the first store.
@@ -114,31 +123,46 @@ impl Mm {
         Ok(Pte { frame, perms, owned: false })
     }
 
-    /// Grows a stack area down to `addr` if the limit and the guard gap allow it.
+    /// Grows an area of the stack kind down to `addr` if `RLIMIT_STACK`, `RLIMIT_AS` and
+    /// the guard gap allow it (`expand_downwards`).
     fn grow_stack(&mut self, addr: u64) -> bool {
         let start = page_down(addr);
         let Some(stack) = self.area_above(addr) else { return false };
-        let top = self.layout.stack_top;
-        if !stack.flags.grows_down || addr < MIN_ADDR || top - start > self.layout.stack_limit {
-            return false;
-        }
-        let key = stack.start;
-        let room_from = start.saturating_sub(STACK_GUARD);
-        if let Some((_, below)) = self.areas.range(..key).next_back()
-            && below.end > room_from
-            && below.prot != crate::mem::Prot::NONE
+        let (key, end) = (stack.start, stack.end);
+        if !stack.flags.grows_down
+            || start < MIN_ADDR
+            || end - start > self.layout.stack_limit
+            || self.may_expand(key - start, 0).is_err()
         {
             return false;
         }
-        if let Some(mut stack) = self.areas.remove(&key) {
-            stack.start = start;
-            self.areas.insert(start, stack);
+        if let Some((_, below)) = self.areas.range(..key).next_back()
+            && !below.flags.grows_down
+            && start - below.end < STACK_GUARD
+            && below.prot != Prot::NONE
+        {
+            return false;
         }
+        self.resize(key, start, end);
         true
     }
 
-    /// Copies from the address space, page by page, bringing pages in.
+    /// Copies from the address space, bringing pages in.
+    ///
+    /// # Errors
+    ///
+    /// The fault that ended the copy; what came before has been copied.
     pub fn read(&mut self, arena: &mut Arena, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.read_some(arena, addr, buf).1
+    }
+
+    /// As [`Mm::read`], with the number of bytes copied before the fault.
+    pub fn read_some(
+        &mut self,
+        arena: &mut Arena,
+        addr: u64,
+        buf: &mut [u8],
+    ) -> (usize, Result<(), Fault>) {
         self.each_page(addr, buf.len(), |mm, at, range| {
             let frame = mm.present(arena, at, Access::Read)?;
             let from = (at % PAGE) as usize;
@@ -147,14 +171,33 @@ impl Mm {
         })
     }
 
-    /// Copies into the address space, page by page, bringing pages in.
+    /// Copies into the address space, bringing pages in.
+    ///
+    /// # Errors
+    ///
+    /// The fault that ended the copy; what came before has been copied.
     pub fn write(&mut self, arena: &mut Arena, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.write_some(arena, addr, bytes).1
+    }
+
+    /// As [`Mm::write`], with the number of bytes copied before the fault.
+    pub fn write_some(
+        &mut self,
+        arena: &mut Arena,
+        addr: u64,
+        bytes: &[u8],
+    ) -> (usize, Result<(), Fault>) {
         self.each_page(addr, bytes.len(), |mm, at, range| {
             let frame = mm.present(arena, at, Access::Write)?;
             let to = (at % PAGE) as usize;
             arena.bytes_mut(frame)[to..to + range.len()].copy_from_slice(&bytes[range]);
             Ok(())
         })
+    }
+
+    /// Brings the pages of a buffer in; returns how many of its bytes can be accessed.
+    pub fn reachable(&mut self, arena: &mut Arena, addr: u64, len: usize, access: Access) -> usize {
+        self.each_page(addr, len, |mm, at, _| mm.present(arena, at, access).map(drop)).0
     }
 
     /// Copies from present, readable pages only, as code that may not fault does.
@@ -176,15 +219,17 @@ impl Mm {
         addr: u64,
         len: usize,
         mut visit: impl FnMut(&mut Mm, u64, std::ops::Range<usize>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+    ) -> (usize, Result<(), Fault>) {
         let mut done = 0;
         while done < len {
             let at = addr.wrapping_add(done as u64);
             let n = ((PAGE - at % PAGE) as usize).min(len - done);
-            visit(self, at, done..done + n)?;
+            if let Err(fault) = visit(self, at, done..done + n) {
+                return (done, Err(fault));
+            }
             done += n;
         }
-        Ok(())
+        (len, Ok(()))
     }
 
     /// The frame of the page at `at`, brought in for `access` if it is not there.

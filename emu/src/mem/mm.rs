@@ -1,18 +1,24 @@
 //! An address space: areas in order, the program break, the stack; finding room.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
 
 use arch::{Arch, Errno};
 
 use crate::engine::{Arena, Frame};
-use crate::mem::{Area, PAGE, PageCache, PageTable, page_down};
+use crate::mem::{Area, AreaFlags, Backing, Object, PAGE, PageTable, Prot, page_down};
 
 /// `vm.max_map_count`
-const MAX_AREAS: usize = 65530;
+pub const MAX_AREAS: usize = 65530;
 /// `vm.mmap_min_addr`
 pub const MIN_ADDR: u64 = 0x10000;
 /// Pages kept free below a growing stack (`stack_guard_gap`).
 pub const STACK_GUARD: u64 = 256 * PAGE;
+
+/// Sizes of free ranges are told apart by their power of two in pages.
+const CLASSES: usize = 52;
 
 /// Fixed places of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +45,11 @@ pub struct Mm {
     /// Fixed places.
     pub layout: MmLayout,
     /// Areas by first address, not overlapping.
-    pub areas: BTreeMap<u64, Area>,
+    pub(super) areas: BTreeMap<u64, Area>,
+    /// Sum of the areas' lengths.
+    total: u64,
+    /// `tops[k]`: no free range of 2^k pages or more ends above it.
+    tops: Cell<[u64; CLASSES]>,
     /// Present pages.
     pub table: PageTable,
     /// Current program break.
@@ -48,8 +58,9 @@ pub struct Mm {
     pub zero: Frame,
     /// The CPU may hold translations that are no longer true.
     pub stale: bool,
-    /// Pages of files.
-    pub cache: PageCache,
+    /// Bytes of the machine's memory: one request may not be for more (the heuristic
+    /// overcommit of `__vm_enough_memory`).
+    pub memory: u64,
     /// Addresses at which copies by the kernel faulted, not yet accounted.
     pub kernel_faults: Vec<u64>,
 }
@@ -61,11 +72,13 @@ impl Mm {
             arch,
             layout,
             areas: BTreeMap::new(),
+            total: 0,
+            tops: Cell::new([u64::MAX; CLASSES]),
             table: PageTable::default(),
             brk: layout.brk_start,
             zero: arena.alloc()?,
             stale: false,
-            cache: PageCache::default(),
+            memory: arena.len(),
             kernel_faults: Vec::new(),
         })
     }
@@ -86,23 +99,85 @@ impl Mm {
         self.area_above(start).is_some_and(|a| a.start < end)
     }
 
-    /// Total length of all areas in bytes.
-    pub fn total(&self) -> u64 {
-        self.areas.values().map(Area::len).sum()
+    /// All areas in order of address.
+    pub fn areas(&self) -> impl Iterator<Item = &Area> {
+        self.areas.values()
     }
 
-    /// The highest free range of `len` bytes below the mapping base, as a top-down
-    /// `mmap` finds it.
+    /// Total length of all areas in bytes.
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Whether `more` bytes fit below `RLIMIT_AS` once `less` of the present ones are gone
+    /// (`may_expand_vm`).
+    pub fn may_expand(&self, more: u64, less: u64) -> Result<(), Errno> {
+        let after = (self.total - less.min(self.total)).checked_add(more);
+        match after {
+            Some(total) if total <= self.layout.address_limit => Ok(()),
+            _ => Err(Errno::ENOMEM),
+        }
+    }
+
+    /// Whether `len` more bytes can be promised to an area of this kind: private memory
+    /// that can be written and shared anonymous memory are accounted, unless
+    /// `MAP_NORESERVE` says not to.
+    pub(super) fn may_promise(
+        &self,
+        len: u64,
+        prot: Prot,
+        flags: AreaFlags,
+        backing: &Backing,
+    ) -> Result<(), Errno> {
+        let shared_memory = flags.shared && matches!(backing, Backing::Anonymous);
+        let accounted = !flags.no_reserve && (shared_memory || !flags.shared && prot.write);
+        if accounted && len > self.memory { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// The highest free range of `len` bytes (a multiple of the page size) below the
+    /// mapping base, as a top-down `mmap` finds it.
     pub fn find_gap(&self, len: u64) -> Result<u64, Errno> {
-        let mut end = self.layout.mmap_base;
+        let class = (len / PAGE).checked_ilog2().unwrap_or(0) as usize;
+        let wanted = 1 << class;
+        let mut tops = self.tops.get();
+        let mut end = self.layout.mmap_base.min(tops[class]);
+        // Where the first free range of this class was seen: later searches start there.
+        let mut top = None;
         for area in self.areas.range(..end).rev().map(|(_, a)| a) {
-            if area.end < end && end - area.end >= len {
+            let room = end.saturating_sub(area.end);
+            if room / PAGE >= wanted {
+                top.get_or_insert(end);
+            }
+            if room >= len {
+                tops[class] = top.unwrap_or(end);
+                self.tops.set(tops);
                 return Ok(end - len);
             }
-            let guard = if area.flags.grows_down { STACK_GUARD } else { 0 };
-            end = end.min(area.start.saturating_sub(guard));
+            end = end.min(guarded(area));
         }
+        tops[class] = top.unwrap_or(end);
+        self.tops.set(tops);
         if end >= len && end - len >= MIN_ADDR { Ok(end - len) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Removes what is mapped in `start..end`.
+    pub(super) fn clear(&mut self, arena: &mut Arena, start: u64, end: u64) -> Result<(), Errno> {
+        if self.occupied(start, end) {
+            self.take(start, end)?;
+            self.zap(arena, start, end);
+            self.freed(end);
+        }
+        Ok(())
+    }
+
+    /// Remembers that the addresses below `end` may be free.
+    fn freed(&mut self, end: u64) {
+        let next = self.areas.range(end..).next().map_or(u64::MAX, |(_, a)| guarded(a));
+        let mut tops = self.tops.get();
+        for top in &mut tops {
+            *top = next.max(end).max(*top);
+        }
+        self.tops.set(tops);
     }
 
     /// Adds an area, which must not overlap another, merged with its neighbours.
@@ -110,6 +185,7 @@ impl Mm {
         if self.areas.len() >= MAX_AREAS {
             return Err(Errno::ENOMEM);
         }
+        self.total += area.len();
         if let Some((&key, before)) = self.areas.range(..area.start).next_back()
             && before.continues(&area)
             && let Some(mut before) = self.areas.remove(&key)
@@ -148,7 +224,83 @@ impl Mm {
         self.split_at(start)?;
         self.split_at(end)?;
         let keys: Vec<u64> = self.areas.range(start..end).map(|(&k, _)| k).collect();
-        Ok(keys.into_iter().filter_map(|k| self.areas.remove(&k)).collect())
+        let areas: Vec<Area> = keys.into_iter().filter_map(|k| self.areas.remove(&k)).collect();
+        self.total -= areas.iter().map(Area::len).sum::<u64>();
+        Ok(areas)
+    }
+
+    /// Moves a border of the area that starts at `key`; the new range is free.
+    pub(super) fn resize(&mut self, key: u64, start: u64, end: u64) {
+        if let Some(mut area) = self.areas.remove(&key) {
+            self.total = self.total - area.len() + (end - start);
+            (area.start, area.end) = (start, end);
+            self.areas.insert(start, area);
+        }
+    }
+
+    /// Borders inside areas that [`Mm::take`] of `start..end` would split.
+    pub(super) fn splits(&self, start: u64, end: u64) -> usize {
+        [start, end].into_iter().filter(|&at| self.area(at).is_some_and(|a| a.start < at)).count()
+    }
+
+    /// Mapped bytes in `start..end`.
+    pub(super) fn mapped_in(&self, start: u64, end: u64) -> u64 {
+        let first = self.area(start).map_or(start, |a| a.start);
+        let inside = |a: &Area| a.end.min(end) - a.start.max(start);
+        self.areas.range(first..end).map(|(_, a)| inside(a)).sum()
+    }
+
+    /// Drops the pages of `object` in `pages` from all its mappings; `private` says that
+    /// private copies go too (`unmap_mapping_range`).
+    fn forget(&mut self, arena: &mut Arena, object: &Rc<Object>, pages: Range<u64>, private: bool) {
+        let ranges: Vec<(u64, u64)> = (self.areas.values())
+            .filter_map(|area| match &area.backing {
+                Backing::File { object: o, offset } if Rc::ptr_eq(o, object) => {
+                    let first = offset / PAGE;
+                    let at = |page: u64| {
+                        let before = page.saturating_sub(first).saturating_mul(PAGE);
+                        area.start + before.min(area.len())
+                    };
+                    Some((at(pages.start), at(pages.end)))
+                }
+                _ => None,
+            })
+            .collect();
+        for (start, end) in ranges {
+            if private {
+                self.zap(arena, start, end);
+                continue;
+            }
+            for va in self.table.present_in(start, end) {
+                if self.table.get(va).is_some_and(|pte| !pte.owned) {
+                    self.table.remove(va);
+                    self.stale = true;
+                }
+            }
+        }
+    }
+
+    /// Sets the length of a file; pages beyond it leave all mappings.
+    pub fn truncate(&mut self, arena: &mut Arena, object: &Rc<Object>, len: u64) {
+        if len < object.len() {
+            self.forget(arena, object, len.div_ceil(PAGE)..u64::MAX, true);
+        }
+        object.set_len(arena, len);
+    }
+
+    /// Makes whole pages of a file zeros (`FALLOC_FL_PUNCH_HOLE`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`, with a part of the pages changed.
+    pub fn punch(
+        &mut self,
+        arena: &mut Arena,
+        object: &Rc<Object>,
+        pages: Range<u64>,
+    ) -> Result<(), Errno> {
+        self.forget(arena, object, pages.clone(), false);
+        object.punch(arena, pages)
     }
 
     /// Frees the pages of `start..end`.
@@ -162,4 +314,10 @@ impl Mm {
             }
         }
     }
+}
+
+/// The lowest address that a mapping below `area` may reach.
+pub(super) fn guarded(area: &Area) -> u64 {
+    let guard = if area.flags.grows_down { STACK_GUARD } else { 0 };
+    area.start.saturating_sub(guard)
 }

@@ -10,24 +10,30 @@
 //! * [`page_table`]: the tree from virtual page to frame and permissions.
 //! * [`area`]: one virtual memory area and what backs it.
 //! * [`mm`]: an address space: areas in order, `brk`, the stack; finding room.
-//! * [`ops`]: the system calls' work on it (`mmap`, `munmap`, `mprotect`, `mremap`, …).
+//! * [`ops`]: the system calls' work on it (`mmap`, `munmap`, `mprotect`, `brk`);
+//!   [`remap`]: `mremap`; [`advise`]: `madvise`.
 //! * [`fault`]: bringing a page in, or the signal that says why not.
-//! * [`cache`]: pages of files, shared by all mappings.
+//! * [`object`]: memory of files and of shared anonymous mappings.
 //!
 //! Errors are the kernel's: [`arch::Errno`]. Page tables never hold a permission that
 //! the area does not allow; a private page is copied at the first store.
 
+pub mod advise;
 pub mod area;
-pub mod cache;
 pub mod fault;
 pub mod mm;
+pub mod object;
 pub mod ops;
 pub mod page_table;
+pub mod remap;
+
+#[cfg(test)]
+mod tests;
 
 pub use area::{Area, AreaFlags, Backing, Prot};
-pub use cache::{PageCache, PageSource};
 pub use fault::{Fault, FaultKind};
 pub use mm::{Mm, MmLayout};
+pub use object::{Object, Quota};
 pub use page_table::{PageTable, Pte};
 
 /// Bytes in a page.

@@ -28,11 +28,12 @@ enum Node {
 pub struct PageTable {
     root: Node,
     present: u64,
+    nodes: u64,
 }
 
 impl Default for PageTable {
     fn default() -> PageTable {
-        PageTable { root: empty_table(), present: 0 }
+        PageTable { root: empty_table(), present: 0, nodes: 1 }
     }
 }
 
@@ -49,6 +50,11 @@ impl PageTable {
     /// Number of present pages.
     pub const fn present(&self) -> u64 {
         self.present
+    }
+
+    /// Number of tables, about a page each.
+    pub const fn nodes(&self) -> u64 {
+        self.nodes
     }
 
     /// The page at `va`.
@@ -74,9 +80,12 @@ impl PageTable {
         loop {
             match node {
                 Node::Table(table) => {
-                    node = table[index(va, level)].get_or_insert_with(|| match level {
-                        1 => Node::Leaf(Box::new([None; 512])),
-                        _ => empty_table(),
+                    node = table[index(va, level)].get_or_insert_with(|| {
+                        self.nodes += 1;
+                        match level {
+                            1 => Node::Leaf(Box::new([None; 512])),
+                            _ => empty_table(),
+                        }
                     });
                 }
                 Node::Leaf(leaf) => {

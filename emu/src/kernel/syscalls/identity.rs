@@ -1,6 +1,8 @@
 //! Who and where the task is: ids, host, limits, randomness, per-thread registrations.
 
 use arch::syscalls::Sysno;
+use arch::system::{Sysinfo, Utsname};
+use arch::time::Rusage;
 use arch::{Arch, Errno};
 
 use super::SysResult;
@@ -31,9 +33,11 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Getpid => Ok(u64::from(s.task.pid)),
         Sysno::Gettid => Ok(u64::from(s.task.tid)),
         Sysno::Getppid => Ok(u64::from(s.task.ppid)),
-        Sysno::Getpgid | Sysno::Getsid | Sysno::Getpgrp => Ok(u64::from(s.task.pid)),
+        Sysno::Getpgid | Sysno::Getsid => is_self(s, a[0]).map(|()| u64::from(s.task.pid)),
+        Sysno::Getpgrp => Ok(u64::from(s.task.pid)),
         Sysno::Getuid | Sysno::Geteuid => Ok(u64::from(s.task.uid)),
         Sysno::Getgid | Sysno::Getegid => Ok(u64::from(s.task.gid)),
+        Sysno::Getgroups if (a[0] as i32) < 0 => Err(Errno::EINVAL),
         Sysno::Getgroups => Ok(0),
         Sysno::Getresuid => three_ids(s, a, s.task.uid),
         Sysno::Getresgid => three_ids(s, a, s.task.gid),
@@ -44,6 +48,8 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Getcpu => getcpu(s, a),
         Sysno::SchedGetaffinity => sched_getaffinity(s, a),
         Sysno::SchedSetaffinity => sched_setaffinity(s, a),
+        // PRIO_PROCESS, PRIO_PGRP, PRIO_USER
+        Sysno::Getpriority | Sysno::Setpriority if a[0] > 2 => Err(Errno::EINVAL),
         Sysno::Getpriority => Ok(20),
         Sysno::Setpriority => Ok(0),
         Sysno::Prlimit64 => prlimit64(s, a),
@@ -77,28 +83,30 @@ fn three_ids(s: &mut State, a: [u64; 6], id: u32) -> SysResult {
 }
 
 fn uname(s: &mut State, a: [u64; 6]) -> SysResult {
-    let fields =
-        ["Linux", "emu", "7.3.0-emu", "#1 SMP PREEMPT_DYNAMIC emu", s.arch.name(), "(none)"];
-    let mut bytes = [0; 65 * 6];
-    for (i, field) in fields.into_iter().enumerate() {
-        bytes[65 * i..65 * i + field.len()].copy_from_slice(field.as_bytes());
-    }
-    s.write_user(a[0], &bytes)?;
+    let names = Utsname {
+        sysname: "Linux".to_owned(),
+        nodename: "emu".to_owned(),
+        release: "7.3.0-emu".to_owned(),
+        version: "#1 SMP PREEMPT_DYNAMIC emu".to_owned(),
+        machine: s.arch.name().to_owned(),
+        domainname: "(none)".to_owned(),
+    };
+    s.write_user(a[0], &names.to_bytes())?;
     Ok(0)
 }
 
-/// `struct sysinfo`: uptime, loads, memory as of a machine with 4 GiB.
+/// `struct sysinfo`: uptime, and the memory that the machine has and has left.
 fn sysinfo(s: &mut State, a: [u64; 6]) -> SysResult {
-    const TOTAL: u64 = 4 << 30;
-    let used = (s.arena.used() * crate::mem::PAGE).min(TOTAL);
-    let mut bytes = [0u8; 112];
-    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    put(0, s.cpu.clock / 1_000_000_000);
-    put(32, TOTAL);
-    put(40, TOTAL - used);
-    bytes[80] = 1;
-    bytes[104] = 1;
-    s.write_user(a[0], &bytes)?;
+    let used = s.arena.used() * crate::mem::PAGE;
+    let info = Sysinfo {
+        uptime: s.cpu.clock / 1_000_000_000,
+        total_ram: s.arena.len(),
+        free_ram: s.arena.len() - used,
+        procs: 1,
+        mem_unit: 1,
+        ..Sysinfo::default()
+    };
+    s.write_user(a[0], &info.to_bytes())?;
     Ok(0)
 }
 
@@ -107,15 +115,16 @@ fn getrandom(s: &mut State, a: [u64; 6]) -> SysResult {
     if a[2] & !KNOWN != 0 || a[2] & 6 == 6 {
         return Err(Errno::EINVAL);
     }
+    s.check_range(a[0], a[1])?;
     let len = a[1].min(0x7fff_f000);
     let mut done = 0;
     while done < len {
         let mut chunk = vec![0; (len - done).min(4096) as usize];
         s.random.fill(&mut chunk);
-        match s.write_user(a[0].wrapping_add(done), &chunk) {
-            Ok(()) => done += chunk.len() as u64,
-            Err(e) if done == 0 => return Err(e),
-            Err(_) => break,
+        let copied = s.copy_out(a[0].wrapping_add(done), &chunk);
+        done += copied as u64;
+        if copied < chunk.len() {
+            return if done > 0 { Ok(done) } else { Err(Errno::EFAULT) };
         }
     }
     Ok(done)
@@ -202,17 +211,15 @@ fn getrusage(s: &mut State, a: [u64; 6]) -> SysResult {
     if !matches!(a[0] as i32, -1..=1) {
         return Err(Errno::EINVAL);
     }
-    let mut bytes = [0u8; 144];
-    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     let user = s.stats.instructions;
-    let system = s.cpu.clock.saturating_sub(user + s.task.slept);
-    for (i, t) in [user, system].into_iter().enumerate() {
-        put(16 * i, t / 1_000_000_000);
-        put(16 * i + 8, t % 1_000_000_000 / 1000);
-    }
-    put(32, s.mm.table.present() * 4);
-    put(64, s.stats.page_faults);
-    s.write_user(a[1], &bytes)?;
+    let usage = Rusage {
+        user,
+        system: s.cpu.clock.saturating_sub(user + s.task.slept),
+        max_rss: s.mm.table.present() * 4,
+        minor_faults: s.stats.page_faults,
+        ..Rusage::default()
+    };
+    s.write_user(a[1], &usage.to_bytes())?;
     Ok(0)
 }
 
@@ -242,19 +249,20 @@ fn prctl(s: &mut State, a: [u64; 6]) -> SysResult {
                 name[..text.len().min(15)].copy_from_slice(&text[..text.len().min(15)]);
             }
             let len = name[..15].iter().position(|&b| b == 0).unwrap_or(15);
-            let comm = String::from_utf8_lossy(&name[..len]).into_owned();
-            s.rename_task(comm);
+            s.rename_task(name[..len].to_vec());
             Ok(0)
         }
         PR_GET_NAME => {
             let mut name = [0; 16];
-            let comm = s.task.comm.as_bytes();
-            let len = comm.len().min(15);
-            name[..len].copy_from_slice(&comm[..len]);
+            let len = s.task.comm.len().min(15);
+            name[..len].copy_from_slice(&s.task.comm[..len]);
             s.write_user(a[1], &name)?;
             Ok(0)
         }
         PR_GET_DUMPABLE => Ok(1),
+        PR_SET_DUMPABLE if a[1] > 1 => Err(Errno::EINVAL),
+        PR_SET_PDEATHSIG if a[1] > 64 => Err(Errno::EINVAL),
+        PR_SET_NO_NEW_PRIVS if a[1] != 1 || a[2..5] != [0; 3] => Err(Errno::EINVAL),
         PR_SET_DUMPABLE | PR_SET_PDEATHSIG | PR_SET_NO_NEW_PRIVS => Ok(0),
         // Anonymous mapping names are optional (CONFIG_ANON_VMA_NAME).
         PR_SET_VMA => Err(Errno::EINVAL),
@@ -275,7 +283,7 @@ fn rseq(s: &mut State, a: [u64; 6]) -> SysResult {
                 s.write_user(addr + 4, &RSEQ_CPU_ID_UNINITIALIZED.to_le_bytes())?;
                 Ok(0)
             }
-            Some((_, _, known)) if known != signature => Err(Errno::EPERM),
+            Some((at, size, _)) if (at, size) == (addr, len) => Err(Errno::EPERM),
             _ => Err(Errno::EINVAL),
         };
     }
@@ -305,11 +313,32 @@ fn futex(s: &mut State, a: [u64; 6]) -> SysResult {
     const WAKE: u64 = 1;
     const WAIT_BITSET: u64 = 9;
     const WAKE_BITSET: u64 = 10;
+    const PRIVATE: u64 = 128;
+    const CLOCK_REALTIME: u64 = 256;
     match a[1] & 0x7f {
-        WAKE | WAKE_BITSET => Ok(0),
-        WAIT | WAIT_BITSET => {
+        WAIT_BITSET | WAKE_BITSET if a[5] as u32 == 0 => Err(Errno::EINVAL),
+        WAIT | WAIT_BITSET | WAKE | WAKE_BITSET if !a[0].is_multiple_of(4) => Err(Errno::EINVAL),
+        // The key of a shared futex is its page.
+        WAKE | WAKE_BITSET if a[1] & PRIVATE == 0 => s.read_u32(a[0]).map(|_| 0),
+        WAKE | WAKE_BITSET => s.check_range(a[0], 4).map(|()| 0),
+        op @ (WAIT | WAIT_BITSET) => {
+            let timeout = match a[3] {
+                0 => None,
+                at => Some(s.read_timespec(at)?),
+            };
             if s.read_u32(a[0])? != a[2] as u32 {
                 return Err(Errno::EAGAIN);
+            }
+            if let Some(timeout) = timeout {
+                // FUTEX_WAIT gives a span, FUTEX_WAIT_BITSET a time of one of two clocks.
+                let base = match (op, a[1] & CLOCK_REALTIME != 0) {
+                    (WAIT, _) => s.cpu.clock,
+                    (_, true) => 0u64.wrapping_sub(s.config.boot_time),
+                    (_, false) => 0,
+                };
+                let until = timeout.wrapping_add(base) as i64;
+                s.task.sleep_until = Some(until.max(0) as u64);
+                return Err(Errno::ETIMEDOUT);
             }
             s.note_unsupported("futex wait with no other thread");
             Err(Errno::ENOSYS)

@@ -5,7 +5,9 @@ use arch::syscalls::Sysno;
 
 use super::SysResult;
 use crate::kernel::State;
-use crate::mem::ops::{Place, RemapFlags};
+use crate::mem::object::MAX_LEN;
+use crate::mem::ops::Place;
+use crate::mem::remap::RemapFlags;
 use crate::mem::{AreaFlags, Backing, PAGE, Prot, page_up};
 
 const MAP_SHARED: u64 = 0x01;
@@ -15,6 +17,7 @@ const MAP_SHARED_VALIDATE: u64 = 0x03;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_NORESERVE: u64 = 0x4000;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_HUGETLB: u64 = 0x40000;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
@@ -32,8 +35,12 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Mprotect | Sysno::PkeyMprotect => mprotect(s, sysno, a),
         Sysno::Mremap => mremap(s, a),
         Sysno::Madvise => s.mm.advise(&mut s.arena, a[0], a[1], a[2]).map(|()| 0),
-        Sysno::Msync => check_mapped(s, a[0], a[1]),
+        Sysno::Msync => msync(s, a),
+        // MLOCK_ONFAULT
+        Sysno::Mlock2 if a[2] & !1 != 0 => Err(Errno::EINVAL),
         Sysno::Mlock | Sysno::Mlock2 | Sysno::Munlock => check_mapped(s, a[0] & !(PAGE - 1), a[1]),
+        // MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, the last not alone.
+        Sysno::Mlockall if !matches!(a[0] as u32, 1..=3 | 5..=7) => Err(Errno::EINVAL),
         Sysno::Mlockall | Sysno::Munlockall => Ok(0),
         Sysno::Mincore => mincore(s, a),
         Sysno::Membarrier => membarrier(a),
@@ -46,31 +53,52 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
     if offset % PAGE != 0 {
         return Err(Errno::EINVAL);
     }
-    let file = match flags & MAP_ANONYMOUS {
-        0 => Some(s.vfs.page_source(fd as i32, prot & 2 != 0 && flags & MAP_PRIVATE == 0)?),
-        _ => None,
-    };
+    let anonymous = flags & MAP_ANONYMOUS != 0;
+    if !anonymous {
+        s.vfs.fds.get(fd as i32)?;
+    }
     if len == 0 {
         return Err(Errno::EINVAL);
     }
+    // Only a mapping of a file knows MAP_SHARED_VALIDATE.
     let shared = match flags & MAP_TYPE {
-        MAP_SHARED | MAP_SHARED_VALIDATE => true,
+        MAP_SHARED => true,
+        MAP_SHARED_VALIDATE if !anonymous => true,
         MAP_PRIVATE => false,
         _ => return Err(Errno::EINVAL),
     };
     if flags & MAP_HUGETLB != 0 {
         return Err(Errno::ENOMEM);
     }
+    let grows_down = flags & MAP_GROWSDOWN != 0;
+    if grows_down && (shared || !anonymous) {
+        return Err(Errno::EINVAL);
+    }
+    let whole = page_up(len).ok_or(Errno::ENOMEM)?;
+    // Of anonymous memory the offset does not matter (`file_mmap_ok`).
+    if !anonymous && offset.checked_add(whole).is_none_or(|end| end > MAX_LEN) {
+        return Err(Errno::EOVERFLOW);
+    }
+    let (file, writable) = match anonymous {
+        false => s.vfs.mappable(fd as i32, prot & 2 != 0 && shared)?,
+        true => (None, true),
+    };
     let place = match (flags & MAP_FIXED_NOREPLACE != 0, flags & MAP_FIXED != 0) {
         (true, _) => Place::FixedNoReplace(addr),
         (false, true) => Place::Fixed(addr),
         (false, false) => Place::Hint(addr),
     };
     let backing = match file {
-        Some(source) => Backing::File { source, offset },
+        Some(object) => Backing::File { object, offset },
         None => Backing::Anonymous,
     };
-    let area = AreaFlags { shared, grows_down: flags & MAP_GROWSDOWN != 0, heap: false };
+    let area = AreaFlags {
+        shared,
+        grows_down,
+        heap: false,
+        read_only: shared && !writable,
+        no_reserve: flags & MAP_NORESERVE != 0,
+    };
     let protection = Prot::from_bits(prot);
     let start = s.mm.map(&mut s.arena, place, len, protection, area, backing)?;
     if protection.exec {
@@ -89,15 +117,29 @@ fn mprotect(s: &mut State, sysno: Sysno, a: [u64; 6]) -> SysResult {
     if sysno == Sysno::PkeyMprotect && a[3] as i32 != -1 {
         return Err(Errno::EINVAL);
     }
-    // PROT_READ | WRITE | EXEC | SEM, and PROT_BTI, PROT_MTE on aarch64.
-    let known = match s.arch {
-        arch::Arch::X86_64 => 0xf,
-        arch::Arch::Aarch64 => 0x1f,
-    };
-    if a[2] & !known != 0 {
+    // PROT_READ, WRITE, EXEC, SEM: the processors have neither BTI nor MTE.
+    const KNOWN: u64 = 0xf;
+    const PROT_GROWSDOWN: u64 = 0x100_0000;
+    let [mut start, mut len, prot, ..] = a;
+    if !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
-    s.mm.protect(a[0], a[1], Prot::from_bits(a[2])).map(|()| 0)
+    if len == 0 {
+        return Ok(0);
+    }
+    page_up(len).and_then(|l| start.checked_add(l)).ok_or(Errno::ENOMEM)?;
+    if prot & !(KNOWN | PROT_GROWSDOWN) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if prot & PROT_GROWSDOWN != 0 {
+        let area = s.mm.area(start).ok_or(Errno::ENOMEM)?;
+        if !area.flags.grows_down {
+            return Err(Errno::EINVAL);
+        }
+        len += start - area.start;
+        start = area.start;
+    }
+    s.mm.protect(start, len, Prot::from_bits(prot)).map(|()| 0)
 }
 
 fn mremap(s: &mut State, a: [u64; 6]) -> SysResult {
@@ -111,6 +153,17 @@ fn mremap(s: &mut State, a: [u64; 6]) -> SysResult {
     }
     let flags = RemapFlags { may_move, fixed: fixed.then_some(to), keep };
     s.mm.remap(&mut s.arena, old, old_len, new_len, flags)
+}
+
+fn msync(s: &mut State, a: [u64; 6]) -> SysResult {
+    const ASYNC: u64 = 1;
+    const SYNC: u64 = 4;
+    const KNOWN: u64 = 7;
+    let how = a[2] & 0xffff_ffff;
+    if how & !KNOWN != 0 || how & (ASYNC | SYNC) == ASYNC | SYNC {
+        return Err(Errno::EINVAL);
+    }
+    check_mapped(s, a[0], a[1])
 }
 
 /// The range must be mapped throughout.
@@ -146,7 +199,9 @@ fn membarrier(a: [u64; 6]) -> SysResult {
     const PRIVATE_EXPEDITED: u64 = 8;
     const REGISTER_PRIVATE_EXPEDITED: u64 = 16;
     const SUPPORTED: u64 = GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED;
+    // Of these commands none has flags.
     match a[0] {
+        _ if a[1] != 0 => Err(Errno::EINVAL),
         QUERY => Ok(SUPPORTED),
         GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED => Ok(0),
         _ => Err(Errno::EINVAL),

@@ -7,11 +7,16 @@
 //! A handler is a function `(&mut State, args) -> Result<u64, Errno>`. A call that has
 //! none answers -ENOSYS, is counted by name and listed once when the guest ends.
 
+mod attributes;
 mod files;
 mod identity;
+mod io;
 mod memory;
 mod signals;
 mod time;
+
+#[cfg(test)]
+mod tests;
 
 use std::io::Write as _;
 
@@ -40,7 +45,8 @@ pub enum Outcome {
 pub async fn dispatch(k: &Kernel) -> Outcome {
     let (arch, nr, args) = k.with(|s| {
         s.stats.syscalls += 1;
-        (s.arch, s.task.orig_nr, s.user_regs().syscall_args())
+        // The number is an `int`.
+        (s.arch, s.task.orig_nr & 0xffff_ffff, s.user_regs().syscall_args())
     });
     let Some(sysno) = Sysno::from_nr(arch, nr) else {
         return k.step(Point::Body, |s| Outcome::Return(unknown(s, nr))).await;
@@ -59,6 +65,9 @@ pub async fn dispatch(k: &Kernel) -> Outcome {
         Sysno::Nanosleep | Sysno::ClockNanosleep => time::sleep(k, sysno, args).await,
         _ => k.step(Point::Body, |s| Outcome::Return(call(s, sysno, args))).await,
     };
+    if let Some(until) = k.with(|s| s.task.sleep_until.take()) {
+        time::sleep_until(k, until).await;
+    }
     k.leave(inner).await;
     if has_frame {
         k.ret().await;
@@ -72,8 +81,13 @@ fn exit(state: &mut State, status: u64) -> Outcome {
     Outcome::Gone
 }
 
-fn call(state: &mut State, sysno: Sysno, args: [u64; 6]) -> u64 {
-    let handled = files::call(state, sysno, args)
+fn call(state: &mut State, sysno: Sysno, mut args: [u64; 6]) -> u64 {
+    for &index in ints(sysno) {
+        args[index] &= 0xffff_ffff;
+    }
+    let handled = io::call(state, sysno, args)
+        .or_else(|| files::call(state, sysno, args))
+        .or_else(|| attributes::call(state, sysno, args))
         .or_else(|| memory::call(state, sysno, args))
         .or_else(|| time::call(state, sysno, args))
         .or_else(|| identity::call(state, sysno, args))
@@ -87,8 +101,47 @@ fn call(state: &mut State, sysno: Sysno, args: [u64; 6]) -> u64 {
     }
 }
 
+/// Arguments of type `int` or `unsigned int`: the upper half of the register is not theirs.
+/// Descriptors and what the handlers cut themselves are not listed.
+const fn ints(sysno: Sysno) -> &'static [usize] {
+    match sysno {
+        Sysno::RtSigaction
+        | Sysno::RtSigprocmask
+        | Sysno::Getrlimit
+        | Sysno::Setrlimit
+        | Sysno::ArchPrctl
+        | Sysno::Prctl => &[0],
+        Sysno::Membarrier | Sysno::Getpriority | Sysno::Setpriority => &[0, 1],
+        Sysno::Prlimit64
+        | Sysno::Futex
+        | Sysno::Poll
+        | Sysno::Ppoll
+        | Sysno::Fcntl
+        | Sysno::Ioctl
+        | Sysno::Access
+        | Sysno::SchedGetaffinity
+        | Sysno::SchedSetaffinity
+        | Sysno::ClockNanosleep => &[1],
+        Sysno::Rseq => &[1, 2],
+        Sysno::Madvise
+        | Sysno::Getrandom
+        | Sysno::Mlock2
+        | Sysno::Faccessat
+        | Sysno::Getdents64 => &[2],
+        Sysno::Newfstatat => &[3],
+        Sysno::Renameat2 => &[4],
+        _ => &[],
+    }
+}
+
+/// Numbers above are reported together.
+const LAST_NUMBER: u64 = 500;
+
 fn unknown(state: &mut State, nr: u64) -> u64 {
-    state.note_unsupported(&format!("system call {nr}"));
+    match nr {
+        0..=LAST_NUMBER => state.note_unsupported(&format!("system call {nr}")),
+        _ => state.note_unsupported(&format!("system calls above {LAST_NUMBER}")),
+    }
     encode(Err(Errno::ENOSYS))
 }
 
@@ -141,6 +194,10 @@ fn peek_prefix(
 impl State {
     /// Counts something that we cannot do; ends the run under `--strict`.
     pub fn note_unsupported(&mut self, what: &str) {
+        // The guest chooses some of the names: there is an end to them.
+        const MOST: usize = 200;
+        let full = self.unsupported.len() >= MOST && !self.unsupported.contains_key(what);
+        let what = if full { "other things" } else { what };
         let pc = self.user_regs().pc;
         let entry = self.unsupported.entry(what.to_owned()).or_insert((0, pc));
         entry.0 += 1;

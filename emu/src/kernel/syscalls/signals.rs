@@ -121,7 +121,7 @@ fn rt_sigtimedwait(s: &mut State, a: [u64; 6]) -> SysResult {
     let set = SigSet(s.read_u64(set)?);
     let wait = match timeout {
         0 => None,
-        at => Some(s.read_pair(at)?),
+        at => Some(s.read_timespec(at)?),
     };
     if let Some(found) = s.task.signals.take(set) {
         signal::settle(s);
@@ -131,10 +131,7 @@ fn rt_sigtimedwait(s: &mut State, a: [u64; 6]) -> SysResult {
         return Ok(u64::from(found.signal.number()));
     }
     match wait {
-        Some((seconds, nanos)) => {
-            let wait = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
-            s.idle_until(s.cpu.clock.saturating_add(wait).min(u64::MAX / 2));
-        }
+        Some(wait) => s.task.sleep_until = Some(s.cpu.clock.saturating_add(wait)),
         None => s.note_unsupported("waiting for a signal that nobody can send"),
     }
     Err(Errno::EAGAIN)

@@ -21,6 +21,8 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Gettimeofday => gettimeofday(s, a),
         Sysno::Time => time(s, a),
         Sysno::Times => times(s, a),
+        Sysno::ClockSettime if a[0] as i32 != 0 => Err(Errno::EINVAL),
+        Sysno::Settimeofday if a[0] != 0 && s.read_pair(a[0]).is_err() => Err(Errno::EFAULT),
         Sysno::ClockSettime | Sysno::Settimeofday | Sysno::Adjtimex | Sysno::ClockAdjtime => {
             Err(Errno::EPERM)
         }
@@ -42,7 +44,12 @@ fn read_clock(s: &State, id: u64) -> Result<u64, Errno> {
         // TAI
         11 => Ok(s.config.boot_time + now + TAI_OFFSET * NANOS),
         // A CPU clock of this task by id (`clock_getcpuclockid`).
-        id if id < 0 && id & 4 == 0 => Ok(now.saturating_sub(s.task.slept)),
+        id if id < 0
+            && id & 4 == 0
+            && matches!(!(id >> 3) as u32, pid if pid == 0 || pid == s.task.pid) =>
+        {
+            Ok(now.saturating_sub(s.task.slept))
+        }
         _ => Err(Errno::EINVAL),
     }
 }
@@ -100,6 +107,12 @@ pub async fn sleep(k: &Kernel, sysno: Sysno, a: [u64; 6]) -> Outcome {
         Ok(until) => until,
         Err(errno) => return Outcome::Return(encode(Err(errno))),
     };
+    sleep_until(k, until).await;
+    Outcome::Return(0)
+}
+
+/// The task sleeps until `until`, at most half of all time.
+pub async fn sleep_until(k: &Kernel, until: Time) {
     const SCHEDULE: [Named; 2] = [Named::Schedule, Named::InnerSchedule];
     k.enter(&SCHEDULE).await;
     k.step(Point::Sleep, |s| {
@@ -107,10 +120,9 @@ pub async fn sleep(k: &Kernel, sysno: Sysno, a: [u64; 6]) -> Outcome {
     })
     .await;
     // Timers that fire while the CPU is idle do not sample this task.
-    k.with(|s| s.idle_until(until));
+    k.with(|s| s.idle_until(until.min(Time::MAX / 2)));
     k.step(Point::Wake, |_| ()).await;
     k.leave(&SCHEDULE).await;
-    Outcome::Return(0)
 }
 
 fn deadline(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Result<Time, Errno> {
@@ -119,16 +131,16 @@ fn deadline(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Result<Time, Errno> {
         _ => (a[0], a[1], a[2]),
     };
     let now = read_clock(s, clock)?;
-    let (seconds, nanos) = s.read_pair(request)?;
-    if seconds as i64 >= 0 && nanos < NANOS {
-        let wanted = seconds.saturating_mul(NANOS).saturating_add(nanos);
-        let wait = match flags & TIMER_ABSTIME {
-            0 => wanted,
-            _ => wanted.saturating_sub(now),
-        };
-        return Ok(s.cpu.clock.saturating_add(wait).min(Time::MAX / 2));
+    // The clock of a thread, the raw and the coarse ones have no timers.
+    if matches!(clock as i32, 3..=6) {
+        return Err(Errno::EOPNOTSUPP);
     }
-    Err(Errno::EINVAL)
+    let wanted = s.read_timespec(request)?;
+    let wait = match flags & TIMER_ABSTIME {
+        0 => wanted,
+        _ => wanted.saturating_sub(now),
+    };
+    Ok(s.cpu.clock.saturating_add(wait))
 }
 
 impl State {

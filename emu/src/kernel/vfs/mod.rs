@@ -7,10 +7,10 @@
 //! fd ───► OpenFile (offset, flags) ─► Node
 //! ```
 //!
-//! The host is never written: a file opened for writing is copied into the overlay
-//! first. What a guest reads of a file does not depend on the host beyond the file's
-//! bytes and its execute permission: owners, times, device and inode numbers are fixed or
-//! derived from the path.
+//! The host is never written: what a guest writes stays in the file's [`Object`], over the
+//! host's bytes. What a guest reads of a file does not depend on the host beyond the file's
+//! bytes and its execute permission: owners and times are fixed, the inode numbers of
+//! host files are derived from the path.
 //!
 //! * [`node`]: what a path leads to, with its attributes; [`tree`]: looking up, creating,
 //!   removing; [`open_file`]: descriptors; [`proc`]: the contents of `/proc/self`;
@@ -22,15 +22,19 @@ pub mod proc;
 pub mod stdin;
 pub mod tree;
 
-pub use node::{Attributes, FileType, HostFile, Node};
+pub use node::{Attributes, File, FileType, Node};
 pub use open_file::{FdTable, OpenFile};
 pub use tree::{Lookup, Tree};
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use arch::Errno;
+use sha1::{Digest, Sha1};
 
-use crate::mem::{Area, Backing, PageSource};
+use crate::engine::FileMap;
+use crate::mem::{Area, Backing, Object};
 use crate::perf::record::FileId;
 
 /// The task's view of files.
@@ -43,37 +47,78 @@ pub struct Vfs {
     /// The guest's standard output goes to the emulator's standard error, because the
     /// profile is written to standard output.
     pub stdout_is_taken: bool,
+    /// How a profile names host files, by inode number.
+    ids: RefCell<BTreeMap<u64, FileId>>,
 }
 
+/// Bytes of a file that its number in a profile is made from.
+const HASHED: u64 = 64 << 20;
+
 impl Vfs {
-    /// How a profile names the file behind an area: its build-id, or an inode number
-    /// made from its path; and the path where `perf` finds it.
+    /// The files of `tree`, with the standard descriptors.
+    pub fn new(tree: Tree, stdout_is_taken: bool) -> Vfs {
+        let ids = RefCell::default();
+        Vfs { tree, fds: FdTable::standard(), stdout_is_taken, ids }
+    }
+
+    /// How a profile names the file behind an area: its build-id, or a number made from
+    /// its contents; and the path where `perf` finds it. A file that the guest made or
+    /// changed has its inode number: what the host has at the path is another file.
     pub fn identify(&self, area: &Area) -> (FileId, String) {
-        let Backing::File { source, .. } = &area.backing else {
+        let Backing::File { object, .. } = &area.backing else {
             let name = if area.name.is_empty() { "//anon" } else { area.name };
             return (FileId::None, name.to_owned());
         };
-        let path = source.path();
-        let host = self.tree.profile_path(path);
-        let id = match self.tree.build_id(path) {
-            Some(id) => FileId::BuildId(id),
-            None => FileId::Inode { ino: source.inode() },
+        let host = self.tree.profile_path(&object.name());
+        let ino = object.inode();
+        let Some(file) = object.pristine() else {
+            return (FileId::Inode { ino: ino | 1 << 62 }, host);
         };
-        (id, host)
+        let mut ids = self.ids.borrow_mut();
+        let id = ids.entry(ino).or_insert_with(|| {
+            match crate::loader::elf::parse(file.bytes()).ok().and_then(|image| image.build_id) {
+                Some(id) => FileId::BuildId(id),
+                None => FileId::Inode { ino: number_of(file) },
+            }
+        });
+        (id.clone(), host)
     }
 
-    /// The file behind a descriptor, for `mmap`. `writes` says that stores shall reach
-    /// the file.
-    pub fn page_source(&self, fd: i32, writes: bool) -> Result<Rc<dyn PageSource>, Errno> {
+    /// The file behind a descriptor, for `mmap`: its memory, or `None` for `/dev/zero`.
+    /// `writes` says that stores shall reach the file. The second value tells whether they
+    /// may.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF`, `EACCES` if it is not open for that, `ENODEV` if it cannot be mapped.
+    pub fn mappable(&self, fd: i32, writes: bool) -> Result<(Option<Rc<Object>>, bool), Errno> {
         let file = self.fds.get(fd)?;
         if !file.readable() || writes && !file.writable() {
             return Err(Errno::EACCES);
         }
         match &file.node {
-            Node::Host(host) => Ok(host.clone()),
-            Node::Memory(memory) => Ok(memory.clone()),
-            Node::Zero => Err(Errno::ENODEV),
+            Node::File(node) => Ok((Some(node.object.clone()), file.writable())),
+            Node::Zero => Ok((None, true)),
             _ => Err(Errno::ENODEV),
         }
     }
+}
+
+/// A positive number made from a file's length and first bytes (SHA-1).
+fn number_of(file: &FileMap) -> u64 {
+    let mut hash = Sha1::new();
+    hash.update(file.len().to_le_bytes());
+    let mut chunk = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < HASHED {
+        match file.read_at(at, &mut chunk) {
+            Ok(n) if n > 0 => {
+                hash.update(&chunk[..n]);
+                at += n as u64;
+            }
+            _ => break,
+        }
+    }
+    let digest = hash.finalize();
+    digest[..6].iter().fold(0, |number, &byte| number << 8 | u64::from(byte)) + 4096
 }

@@ -1,10 +1,9 @@
 //! What a path leads to.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::engine::FileMap;
-use crate::mem::PageSource;
+use crate::mem::Object;
 
 /// `S_IFMT` values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +19,10 @@ pub enum FileType {
     Symlink = 0o120000,
     /// `S_IFIFO`
     Fifo = 0o010000,
+    /// `S_IFBLK`
+    Block = 0o060000,
+    /// `S_IFSOCK`
+    Socket = 0o140000,
 }
 
 /// What `stat` tells.
@@ -31,76 +34,37 @@ pub struct Attributes {
     pub mode: u32,
     /// Length in bytes.
     pub size: u64,
-    /// Inode number, derived from the path.
+    /// Blocks of 512 bytes that it takes.
+    pub blocks: u64,
+    /// Paths that lead to it.
+    pub links: u32,
+    /// Inode number.
     pub inode: u64,
     /// Device number of a character device, 0 otherwise.
     pub rdev: u64,
 }
 
-/// A regular file of the host, read only.
+/// A regular file.
 #[derive(Debug)]
-pub struct HostFile {
-    /// The open file.
-    pub map: FileMap,
-    /// Its path in the guest.
-    pub path: String,
-    /// Whether it may be executed.
-    pub executable: bool,
-    /// Inode number, derived from the path.
-    pub inode: u64,
-}
-
-impl PageSource for HostFile {
-    fn id(&self) -> u64 {
-        self.inode
-    }
-    fn len(&self) -> u64 {
-        self.map.len()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
-        self.map.read_at(offset, buf).unwrap_or(0)
-    }
-    fn path(&self) -> &str {
-        &self.path
-    }
-    fn inode(&self) -> u64 {
-        self.inode
-    }
-}
-
-/// A file of the overlay.
-#[derive(Debug)]
-pub struct MemoryFile {
-    /// Contents.
-    pub bytes: RefCell<Vec<u8>>,
-    /// Its path in the guest.
-    pub path: String,
+pub struct File {
+    /// Contents, name and inode number.
+    pub object: Rc<Object>,
     /// Permission bits.
     pub mode: u32,
-    /// Inode number.
-    pub inode: u64,
+    /// Paths that lead to it: 0 once it is removed.
+    pub links: Cell<u32>,
 }
 
-impl PageSource for MemoryFile {
-    fn id(&self) -> u64 {
-        // Apart from the host file that it may be a copy of.
-        self.inode ^ 1 << 63
+impl File {
+    /// A file at one path.
+    pub fn new(object: Object, mode: u32) -> Rc<File> {
+        Rc::new(File { object: Rc::new(object), mode: mode & 0o7777, links: Cell::new(1) })
     }
-    fn len(&self) -> u64 {
-        self.bytes.borrow().len() as u64
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
-        let bytes = self.bytes.borrow();
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-        let n = buf.len().min(bytes.len() - from);
-        buf[..n].copy_from_slice(&bytes[from..from + n]);
-        n
-    }
-    fn path(&self) -> &str {
-        &self.path
-    }
-    fn inode(&self) -> u64 {
-        self.inode
+
+    /// The file leaves its path; those who have it open keep it.
+    pub fn unlink(&self) {
+        self.links.set(0);
+        self.object.set_name(format!("{} (deleted)", self.object.name()));
     }
 }
 
@@ -126,10 +90,10 @@ pub enum ProcFile {
 /// What a path or descriptor leads to.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// A host file.
-    Host(Rc<HostFile>),
-    /// A file of the overlay.
-    Memory(Rc<MemoryFile>),
+    /// A regular file.
+    File(Rc<File>),
+    /// A pipe, socket or device of the host: there, but it cannot be opened.
+    Other(FileType, u64),
     /// A directory by its guest path.
     Directory(String),
     /// A symbolic link and its target.
@@ -162,26 +126,29 @@ pub fn inode_of(path: &str) -> u64 {
 impl Node {
     /// What `stat` tells.
     pub fn attributes(&self) -> Attributes {
-        let plain = |kind, mode, inode| Attributes { kind, mode, size: 0, inode, rdev: 0 };
-        let device = |rdev: u64| Attributes {
-            kind: FileType::Character,
-            mode: 0o666,
+        let plain = |kind, mode, inode| Attributes {
+            kind,
+            mode,
             size: 0,
-            inode: rdev,
-            rdev,
+            blocks: 0,
+            links: 1,
+            inode,
+            rdev: 0,
         };
+        let device = |rdev: u64| Attributes { rdev, ..plain(FileType::Character, 0o666, rdev) };
         match self {
-            Node::Host(file) => Attributes {
-                size: file.map.len(),
-                ..plain(FileType::Regular, if file.executable { 0o755 } else { 0o644 }, file.inode)
+            Node::File(file) => Attributes {
+                size: file.object.len(),
+                blocks: file.object.pages() * 8,
+                links: file.links.get(),
+                ..plain(FileType::Regular, file.mode, file.object.inode())
             },
-            Node::Memory(file) => Attributes {
-                size: file.bytes.borrow().len() as u64,
-                ..plain(FileType::Regular, file.mode, file.inode)
+            &Node::Other(kind, inode) => plain(kind, 0o600, inode),
+            Node::Directory(path) => Attributes {
+                size: 4096,
+                blocks: 8,
+                ..plain(FileType::Directory, 0o755, inode_of(path))
             },
-            Node::Directory(path) => {
-                Attributes { size: 4096, ..plain(FileType::Directory, 0o755, inode_of(path)) }
-            }
             Node::Symlink(target) => Attributes {
                 size: target.len() as u64,
                 ..plain(FileType::Symlink, 0o777, inode_of(target) ^ 1)
@@ -194,22 +161,6 @@ impl Node {
             Node::Zero => device(0x105),
             Node::Random => device(0x109),
             Node::Proc(file) => plain(FileType::Regular, 0o444, 100 + *file as u64),
-        }
-    }
-
-    /// Path for `/proc/self/fd` and error texts.
-    pub fn path(&self) -> &str {
-        match self {
-            Node::Host(file) => &file.path,
-            Node::Memory(file) => &file.path,
-            Node::Directory(path) | Node::Symlink(path) => path,
-            Node::Stdin => "pipe:[10]",
-            Node::Stdout => "pipe:[11]",
-            Node::Stderr => "pipe:[12]",
-            Node::Null => "/dev/null",
-            Node::Zero => "/dev/zero",
-            Node::Random => "/dev/urandom",
-            Node::Proc(_) => "/proc/self",
         }
     }
 }

@@ -19,12 +19,18 @@ pub mod flags {
     pub const CREAT: u32 = 0o100;
     /// Fail if it exists.
     pub const EXCL: u32 = 0o200;
+    /// Do not make a terminal the controlling one.
+    pub const NOCTTY: u32 = 0o400;
     /// Cut to nothing.
     pub const TRUNC: u32 = 0o1000;
     /// Write at the end.
     pub const APPEND: u32 = 0o2000;
     /// Close on exec.
     pub const CLOEXEC: u32 = 0o2000000;
+    /// A file without a path (its bit beside `O_DIRECTORY`).
+    pub const TMPFILE: u32 = 0o20000000;
+    /// Flags that are about the opening alone.
+    pub const ONCE: u32 = CREAT | EXCL | NOCTTY | TRUNC | CLOEXEC;
     /// Reference only.
     pub const PATH: u32 = 0o10000000;
 }

@@ -13,7 +13,7 @@ pub fn contents(s: &State, file: ProcFile) -> Vec<u8> {
         ProcFile::Auxv => s.task.image.auxv.clone(),
         ProcFile::Cmdline => s.task.image.cmdline.clone(),
         ProcFile::Environ => s.task.image.environ.clone(),
-        ProcFile::Comm => format!("{}\n", s.task.comm).into_bytes(),
+        ProcFile::Comm => [&s.task.comm[..], b"\n"].concat(),
         ProcFile::Stat => stat(s).into_bytes(),
         ProcFile::Status => status(s).into_bytes(),
     }
@@ -22,14 +22,14 @@ pub fn contents(s: &State, file: ProcFile) -> Vec<u8> {
 /// The kernel's `show_map_vma`: names start in column 74.
 fn maps(s: &State) -> String {
     let mut text = String::new();
-    for area in s.mm.areas.values() {
+    for area in s.mm.areas() {
         let mut line = map_line(area);
         let name = area_name(area);
         if !name.is_empty() {
             while line.len() < 73 {
                 line.push(' ');
             }
-            line.push_str(name);
+            line.push_str(&name);
         }
         text.push_str(&line);
         text.push('\n');
@@ -40,7 +40,8 @@ fn maps(s: &State) -> String {
 fn map_line(area: &Area) -> String {
     let bit = |on, c| if on { c } else { '-' };
     let (device, inode) = match &area.backing {
-        Backing::File { source, .. } => ("08:01", source.inode()),
+        Backing::File { object, .. } if object.inode() == 1 => ("00:01", 1),
+        Backing::File { object, .. } => ("08:01", object.inode()),
         _ => ("00:00", 0),
     };
     format!(
@@ -56,15 +57,15 @@ fn map_line(area: &Area) -> String {
 }
 
 /// The name that `/proc/self/maps` shows.
-pub fn area_name(area: &Area) -> &str {
+pub fn area_name(area: &Area) -> String {
     match &area.backing {
-        Backing::File { source, .. } => source.path(),
-        _ => area.name,
+        Backing::File { object, .. } => object.name(),
+        _ => area.name.to_owned(),
     }
 }
 
 fn stat(s: &State) -> String {
-    let mut text = format!("{} ({}) R {}", s.task.pid, s.task.comm, s.task.ppid);
+    let mut text = format!("{} ({}) R {}", s.task.pid, s.task.name(), s.task.ppid);
     // Fields 5 to 52; those that programs look at have values.
     for field in 5..=52 {
         let value = match field {
@@ -87,7 +88,7 @@ fn status(s: &State) -> String {
         "Name:\t{}\nUmask:\t{:04o}\nState:\tR (running)\nTgid:\t{}\nPid:\t{}\nPPid:\t{}\n\
          TracerPid:\t0\nUid:\t{u}\t{u}\t{u}\t{u}\nGid:\t{g}\t{g}\t{g}\t{g}\n\
          VmSize:\t{:8} kB\nVmRSS:\t{:8} kB\nThreads:\t1\nSigBlk:\t{:016x}\n",
-        s.task.comm,
+        s.task.name(),
         s.task.umask,
         s.task.pid,
         s.task.tid,

@@ -3,16 +3,18 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use arch::Errno;
 
-use crate::engine::FileMap;
-use crate::kernel::vfs::node::{MemoryFile, ProcFile, inode_of};
-use crate::kernel::vfs::{HostFile, Node};
+use crate::engine::arena::MEMORY;
+use crate::kernel::vfs::node::{ProcFile, inode_of};
+use crate::kernel::vfs::{File, FileType, Node};
+use crate::mem::{Object, PAGE, Quota};
 
 /// Symbolic links followed in one lookup (`MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
@@ -20,23 +22,32 @@ const MAX_LINKS: u32 = 40;
 /// An entry of the overlay.
 #[derive(Clone, Debug)]
 enum Overlay {
-    File(Rc<MemoryFile>),
+    File(Rc<File>),
     Directory,
     Symlink(String),
     /// Removed: hides what is below.
     Gone,
 }
 
+/// Pages that all files may hold: half of the machine's memory, as for a `tmpfs`.
+const MOST_PAGES: u64 = MEMORY / 2 / PAGE;
+/// Inode numbers of created files start here, above those made from paths.
+const CREATED: u64 = 1 << 49;
+
 /// All paths that the guest can see.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tree {
     /// Host folder that is the guest's `/`.
     root: Option<PathBuf>,
     /// Without a root: guest paths and the host files that they show.
     visible: BTreeMap<String, PathBuf>,
     overlay: BTreeMap<String, Overlay>,
-    /// Host files opened so far, one node each.
-    opened: RefCell<BTreeMap<String, Rc<HostFile>>>,
+    /// Host files seen so far, one node each.
+    seen: RefCell<BTreeMap<String, Rc<File>>>,
+    /// What all files may hold together.
+    quota: Rc<Quota>,
+    /// Files created so far.
+    created: u64,
     /// Working directory.
     pub cwd: String,
     /// Path of the guest's own file, for `/proc/self/exe`.
@@ -55,12 +66,26 @@ pub enum Lookup {
 impl Tree {
     /// Files below the host folder `root`, or none but those that [`Tree::show`] adds.
     pub fn new(root: Option<PathBuf>, cwd: String, exe: String) -> Tree {
-        Tree { root, cwd, exe, ..Tree::default() }
+        Tree {
+            root,
+            cwd,
+            exe,
+            visible: BTreeMap::new(),
+            overlay: BTreeMap::new(),
+            seen: RefCell::default(),
+            quota: Quota::new(MOST_PAGES),
+            created: 0,
+        }
     }
 
     /// Host folder that is the guest's `/`.
     pub fn root(&self) -> Option<&Path> {
         self.root.as_deref()
+    }
+
+    /// Pages that files can still take.
+    pub fn free_pages(&self) -> u64 {
+        MOST_PAGES.saturating_sub(self.quota.used())
     }
 
     /// Makes a host file visible at `path`.
@@ -148,7 +173,7 @@ impl Tree {
     /// The node with exactly this absolute path; links are not followed.
     fn node_at(&self, path: &str) -> Result<Node, Errno> {
         match self.overlay.get(path) {
-            Some(Overlay::File(file)) => return Ok(Node::Memory(file.clone())),
+            Some(Overlay::File(file)) => return Ok(Node::File(file.clone())),
             Some(Overlay::Directory) => return Ok(Node::Directory(path.to_owned())),
             Some(Overlay::Symlink(target)) => return Ok(Node::Symlink(target.clone())),
             Some(Overlay::Gone) => return Err(Errno::ENOENT),
@@ -216,15 +241,28 @@ impl Tree {
             let target = target.into_os_string().into_string().map_err(|_| Errno::ENOENT)?;
             return Ok(Node::Symlink(target));
         }
-        if let Some(file) = self.opened.borrow().get(path) {
-            return Ok(Node::Host(file.clone()));
+        // Nothing is opened: that could wait for ever, and would be for `stat` alone.
+        let meta = if meta.is_symlink() {
+            std::fs::metadata(host).map_err(|e| errno_of(&e))?
+        } else {
+            meta
+        };
+        if let Some(kind) = other_type(meta.file_type()) {
+            return Ok(Node::Other(kind, inode_of(path)));
         }
-        let map = FileMap::open(host).map_err(|e| errno_of(&e))?;
-        let executable = meta.permissions().mode() & 0o100 != 0;
-        let file = HostFile { map, path: path.to_owned(), executable, inode: inode_of(path) };
-        let file = Rc::new(file);
-        self.opened.borrow_mut().insert(path.to_owned(), file.clone());
-        Ok(Node::Host(file))
+        if let Some(file) = self.seen.borrow().get(path) {
+            return Ok(Node::File(file.clone()));
+        }
+        let file = self.host_file(path, host, &meta);
+        self.seen.borrow_mut().insert(path.to_owned(), file.clone());
+        Ok(Node::File(file))
+    }
+
+    fn host_file(&self, path: &str, host: &Path, meta: &Metadata) -> Rc<File> {
+        let mode = if meta.permissions().mode() & 0o100 != 0 { 0o755 } else { 0o644 };
+        let (name, inode) = (path.to_owned(), inode_of(path));
+        let object = Object::of_host(name, inode, self.quota.clone(), host.to_owned(), meta.len());
+        File::new(object, mode)
     }
 
     /// Splits a path into its parent, which must be a folder, and the last name.
@@ -243,46 +281,50 @@ impl Tree {
         }
         let (folder, node) = self.lookup(base, folder.as_bytes(), Lookup::Follow)?;
         match node {
+            Node::Directory(_) if self.is_gone(&folder) => Err(Errno::ENOENT),
             Node::Directory(_) => Ok(format!("{}/{name}", folder.trim_end_matches('/'))),
             _ => Err(Errno::ENOTDIR),
         }
     }
 
-    /// Creates an empty file of the overlay at an absolute path.
-    pub fn create(&mut self, path: &str, mode: u32) -> Node {
-        self.put_file(path, mode, Vec::new())
-    }
-
-    fn put_file(&mut self, path: &str, mode: u32, bytes: Vec<u8>) -> Node {
-        let file = Rc::new(MemoryFile {
-            bytes: RefCell::new(bytes),
-            path: path.to_owned(),
-            mode: mode & 0o7777,
-            inode: inode_of(path),
-        });
-        self.overlay.insert(path.to_owned(), Overlay::File(file.clone()));
-        Node::Memory(file)
-    }
-
-    /// A node that may be written: host files are copied into the overlay.
-    pub fn writable(&mut self, path: &str, node: Node) -> Result<Node, Errno> {
-        match node {
-            Node::Host(file) => {
-                // The copy lives in memory; guests that need more than this are not ours.
-                const MOST: u64 = 1 << 30;
-                if file.map.len() > MOST {
-                    return Err(Errno::EFBIG);
-                }
-                let mut bytes = vec![0; file.map.len() as usize];
-                let n = file.map.read_at(0, &mut bytes).map_err(|_| Errno::EIO)?;
-                bytes.truncate(n);
-                let mode = if file.executable { 0o755 } else { 0o644 };
-                Ok(self.put_file(path, mode, bytes))
-            }
-            Node::Directory(_) => Err(Errno::EISDIR),
-            Node::Proc(_) => Err(Errno::EACCES),
-            other => Ok(other),
+    /// Where a new file at `path` goes: the target of a link that leads nowhere.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::parent`], `ELOOP` for too many links.
+    pub fn place_for(&self, base: &str, path: &[u8]) -> Result<String, Errno> {
+        let mut place = self.parent(base, path)?;
+        for _ in 0..MAX_LINKS {
+            let Ok(Node::Symlink(target)) = self.node_at(&place) else { return Ok(place) };
+            let folder = place[..place.rfind('/').unwrap_or(0)].to_owned();
+            place = self.parent(&folder, target.as_bytes())?;
         }
+        Err(Errno::ELOOP)
+    }
+
+    /// Whether the folder at an absolute path was removed: it may still be the working
+    /// directory.
+    pub fn is_gone(&self, folder: &str) -> bool {
+        matches!(self.overlay.get(folder), Some(Overlay::Gone))
+    }
+
+    /// A file without a path (`O_TMPFILE`).
+    pub fn unnamed(&mut self, folder: &str, mode: u32) -> Node {
+        self.created += 1;
+        let name = format!("{}/#{}", folder.trim_end_matches('/'), self.created);
+        let object = Object::new(name, CREATED + self.created, self.quota.clone());
+        let file = File::new(object, mode);
+        file.unlink();
+        Node::File(file)
+    }
+
+    /// Creates an empty file at an absolute path.
+    pub fn create(&mut self, path: &str, mode: u32) -> Node {
+        self.created += 1;
+        let inode = CREATED + self.created;
+        let file = File::new(Object::new(path.to_owned(), inode, self.quota.clone()), mode);
+        self.overlay.insert(path.to_owned(), Overlay::File(file.clone()));
+        Node::File(file)
     }
 
     /// `mkdir`
@@ -307,7 +349,15 @@ impl Tree {
 
     /// `unlink`, `rmdir`
     pub fn remove(&mut self, base: &str, path: &[u8], directory: bool) -> Result<(), Errno> {
+        let last = path.rsplit(|&b| b == b'/').find(|part| !part.is_empty());
         let (path, node) = self.lookup(base, path, Lookup::NoFollow)?;
+        match last {
+            _ if !directory => {}
+            Some(b".") => return Err(Errno::EINVAL),
+            Some(b"..") => return Err(Errno::ENOTEMPTY),
+            None => return Err(Errno::EBUSY),
+            _ => {}
+        }
         match (&node, directory) {
             (Node::Directory(_), false) => return Err(Errno::EISDIR),
             (Node::Directory(_), true) => {
@@ -316,6 +366,7 @@ impl Tree {
                 }
             }
             (_, true) => return Err(Errno::ENOTDIR),
+            (Node::File(file), false) => file.unlink(),
             (_, false) => {}
         }
         self.overlay.insert(path, Overlay::Gone);
@@ -331,9 +382,10 @@ impl Tree {
     ) -> Result<(), Errno> {
         let (source, node) = self.lookup(from.0, from.1, Lookup::NoFollow)?;
         let target = self.parent(to.0, to.1)?;
-        match self.node_at(&target) {
-            Ok(_) if no_replace => return Err(Errno::EEXIST),
-            Ok(Node::Directory(_)) => return Err(Errno::EISDIR),
+        let replaced = self.node_at(&target).ok();
+        match &replaced {
+            Some(_) if no_replace => return Err(Errno::EEXIST),
+            Some(Node::Directory(_)) => return Err(Errno::EISDIR),
             _ => {}
         }
         if source == target {
@@ -342,11 +394,15 @@ impl Tree {
         let entry = match node {
             Node::Directory(_) => return Err(Errno::EXDEV),
             Node::Symlink(link) => Overlay::Symlink(link),
-            other => match self.writable(&source, other)? {
-                Node::Memory(file) => Overlay::File(file),
-                _ => return Err(Errno::EPERM),
-            },
+            Node::File(file) => {
+                file.object.set_name(target.clone());
+                Overlay::File(file)
+            }
+            _ => return Err(Errno::EPERM),
         };
+        if let Some(Node::File(file)) = replaced {
+            file.unlink();
+        }
         self.overlay.insert(source, Overlay::Gone);
         self.overlay.insert(target, entry);
         Ok(())
@@ -387,27 +443,47 @@ impl Tree {
         }
     }
 
-    /// The build-id of the host file at `path`, if it is an ELF file with one.
-    pub fn build_id(&self, path: &str) -> Option<Vec<u8>> {
-        let file = self.opened.borrow().get(path)?.clone();
-        crate::loader::elf::parse(file.map.bytes()).ok()?.build_id
+    /// The guest's own program, opened; it is visible at `path`. Its name is the path
+    /// after all symbolic links, as the kernel names a mapped file.
+    ///
+    /// # Errors
+    ///
+    /// The host's.
+    pub fn adopt(&mut self, path: &str, host: &Path) -> std::io::Result<Rc<File>> {
+        let name = self.final_path(path, host).unwrap_or_else(|| path.to_owned());
+        let file = self.host_file(&name, host, &std::fs::metadata(host)?);
+        file.object.open()?;
+        for path in [path, &name] {
+            self.visible.insert(path.to_owned(), host.to_owned());
+            self.seen.borrow_mut().insert(path.to_owned(), file.clone());
+        }
+        Ok(file)
     }
 
-    /// A file that the host opens for us, for the guest's own program.
-    pub fn host_file(path: &str, host: &Path) -> std::io::Result<Rc<HostFile>> {
-        let map = FileMap::open(host)?;
-        Ok(Rc::new(HostFile {
-            map,
-            path: path.to_owned(),
-            executable: true,
-            inode: inode_of(path),
-        }))
+    /// Where the links of a path of the guest's lead: below the root, or on the host if
+    /// that is where the path leads to `host`.
+    fn final_path(&self, path: &str, host: &Path) -> Option<String> {
+        if self.root.is_some() {
+            return Some(self.lookup("", path.as_bytes(), Lookup::Follow).ok()?.0);
+        }
+        let full = Path::new(path).canonicalize().ok()?;
+        let same = host.canonicalize().ok()? == full;
+        if same { full.into_os_string().into_string().ok() } else { None }
     }
+}
 
-    /// Registers a file that is already open.
-    pub fn adopt(&mut self, file: Rc<HostFile>, host: &Path) {
-        self.visible.insert(file.path.clone(), host.to_owned());
-        self.opened.borrow_mut().insert(file.path.clone(), file);
+/// The type of a host file that is neither regular nor a folder.
+fn other_type(kind: std::fs::FileType) -> Option<FileType> {
+    if kind.is_fifo() {
+        Some(FileType::Fifo)
+    } else if kind.is_socket() {
+        Some(FileType::Socket)
+    } else if kind.is_block_device() {
+        Some(FileType::Block)
+    } else if kind.is_char_device() {
+        Some(FileType::Character)
+    } else {
+        None
     }
 }
 
