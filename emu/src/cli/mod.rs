@@ -25,7 +25,6 @@ pub mod world;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
 
 use options::{Cli, Command};
@@ -46,15 +45,12 @@ pub fn main() -> ExitCode {
 }
 
 fn execute(words: &[OsString]) -> Result<u8, Failure> {
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match Cli::read(words) {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error, words),
     };
     match cli.command {
-        Command::Run(mut options) => {
-            options.take_arch().map_err(|e| Failure::new(status::FAILURE, e))?;
-            run::run(&options, words)
-        }
+        Command::Run(options) => run::run(&options, words),
         Command::Guests(options) => guests::run(&options),
     }
 }

@@ -35,29 +35,36 @@ pub struct Cli {
     pub command: Command,
 }
 
-impl RunOptions {
-    /// Takes an `--arch` that stands right after a catalogue name (no guest of the
-    /// catalogue has such an option): `emu run NAME --arch ARCH`.
+impl Cli {
+    /// Reads the command line. Options may also follow the name of a catalogue guest, none of
+    /// which has options of its own: `emu run NAME -c 1000` is `emu run -c 1000 NAME`. Behind
+    /// `--` everything is the guest's.
     ///
     /// # Errors
     ///
-    /// A message if no architecture follows.
-    pub fn take_arch(&mut self) -> Result<(), String> {
-        let words: Vec<&str> = self.command.iter().take(3).filter_map(|w| w.to_str()).collect();
-        let (value, used) = match words[..] {
-            [name, ..] if name.contains('/') => return Ok(()),
-            [_, "--arch", value] => (value, 2),
-            [_, "--arch"] => return Err("--arch: use x86_64 or aarch64".to_owned()),
-            [_, word, ..] => match word.strip_prefix("--arch=") {
-                Some(value) => (value, 1),
-                None => return Ok(()),
-            },
-            _ => return Ok(()),
-        };
-        self.machine.arch = Some(value.parse().map_err(|e| format!("--arch: {e}"))?);
-        self.command.drain(1..=used);
-        Ok(())
+    /// clap's, for words that make no sense.
+    pub fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
+        let cli = Cli::try_parse_from(words)?;
+        let Command::Run(options) = &cli.command else { return Ok(cli) };
+        let Some((name, rest)) = options.command.split_first() else { return Ok(cli) };
+        let front = words.len() - options.command.len();
+        let separated = words[..front].last().is_some_and(|w| w == "--");
+        let options_follow =
+            rest.first().is_some_and(|w| w.as_bytes().starts_with(b"-") && w != "--");
+        if separated || !options_follow || !is_in_catalogue(name) {
+            return Ok(cli);
+        }
+        let mut cli = Cli::try_parse_from(words[..front].iter().chain(rest))?;
+        if let Command::Run(options) = &mut cli.command {
+            options.command.insert(0, name.clone());
+        }
+        Ok(cli)
     }
+}
+
+fn is_in_catalogue(name: &OsStr) -> bool {
+    let catalogue = guests::Catalogue::load(&guests::default_dir());
+    catalogue.is_ok_and(|c| c.find(&name.to_string_lossy()).is_some())
 }
 
 /// The subcommands.
@@ -78,10 +85,10 @@ pub enum Command {
 {about-with-newline}
 {usage-heading} {usage}
 
-GUEST is a name from `emu guests` or the path of a static Linux program. What follows
-it are the guest's arguments, options included; only --arch may also stand right after
-a name. Without GUEST the demo runs; without ARG a guest of the catalogue gets the
-arguments that the catalogue has for it.
+GUEST is a name from `emu guests` or the path of a static Linux program. What follows a
+path are the guest's arguments, options included; options of emu may also follow a name.
+Without GUEST the demo runs; without ARG a guest of the catalogue gets the arguments that
+the catalogue has for it.
 
 {all-args}{after-help}",
     after_help = "\
@@ -361,18 +368,29 @@ mod tests {
     use crate::perf::record::EventKind;
     use clap::CommandFactory;
 
+    fn read(words: &[&str]) -> RunOptions {
+        let words: Vec<OsString> = ["emu", "run"].iter().chain(words).map(OsString::from).collect();
+        match Cli::read(&words).unwrap().command {
+            Command::Run(options) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
-    fn an_architecture_may_follow_a_name() {
-        let mut o = run(&["demo", "--arch", "aarch64", "x"]);
-        o.take_arch().unwrap();
-        assert_eq!((o.machine.arch, o.command.len()), (Some(Arch::Aarch64), 2));
-        let mut o = run(&["demo", "--arch=x86_64"]);
-        o.take_arch().unwrap();
-        assert_eq!((o.machine.arch, o.command.len()), (Some(Arch::X86_64), 1));
-        let mut o = run(&["./demo", "--arch", "aarch64"]);
-        o.take_arch().unwrap();
-        assert_eq!((o.machine.arch, o.command.len()), (None, 3));
-        assert!(run(&["demo", "--arch", "arm"]).take_arch().unwrap_err().contains("arm"));
+    fn options_may_follow_a_name() {
+        let o = read(&["demo", "--arch", "aarch64", "x", "-c", "5"]);
+        assert_eq!(o.machine.arch, Some(Arch::Aarch64));
+        assert_eq!(o.command, ["demo", "x", "-c", "5"]);
+        let o = read(&["-e", "cycles:u", "demo", "-c", "5", "-o", "-"]);
+        assert_eq!((o.sampling.count, o.command.len()), (Some(5), 1));
+        assert_eq!(o.sampling.events().unwrap()[0].name, "cycles:u");
+        for guests_own in
+            [&["--", "demo", "-c", "5"][..], &["./demo", "-c", "5"], &["no", "-c", "5"]]
+        {
+            let o = read(guests_own);
+            assert_eq!((o.sampling.count, o.command.len()), (None, 3));
+        }
+        assert_eq!(read(&["demo", "--", "-c"]).command, ["demo", "--", "-c"]);
     }
 
     fn run(words: &[&str]) -> RunOptions {

@@ -93,6 +93,7 @@ fn run_user(state: &mut State) -> Result<Exit, EngineError> {
     let run = core.run(arena, &mut mm.table, budget)?;
     state.cpu.clock += run.retired;
     state.stats.instructions += run.retired;
+    state.stats.branches += run.branches;
     state.perf.count_user(run.retired, run.branches);
     Ok(run.exit)
 }

@@ -160,6 +160,8 @@ pub struct State {
 pub struct Stats {
     /// User instructions retired.
     pub instructions: u64,
+    /// Branch instructions among them, if an event counts branches in user mode.
+    pub branches: u64,
     /// System calls.
     pub syscalls: u64,
     /// Page faults, user and kernel.
