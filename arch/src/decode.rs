@@ -91,6 +91,10 @@ pub struct Insn {
     pub class: InsnClass,
     /// Set when user level must not execute it.
     pub special: Option<Special>,
+    /// It gives the stack pointer a value that does not come from the stack pointer alone
+    /// (`mov rsp, …`, `leave`, `lea rsp, [rbp-8]`, `pop rsp`; `mov sp, x9`, `sub sp, x29, #16`):
+    /// it may have changed stacks. Pushes, pops, calls, returns and `add rsp, …` do not.
+    pub sets_sp: bool,
     /// False when the bytes are no instruction: cut short, longer than 15
     /// bytes, or an opcode that x86 does not define in 64-bit mode.
     pub known: bool,
@@ -105,6 +109,8 @@ pub struct Block {
     pub last: InsnClass,
     /// Instructions that must not execute at user level, with their offsets.
     pub specials: Vec<(u16, Special)>,
+    /// One of them sets the stack pointer, see [`Insn::sets_sp`].
+    pub sets_sp: bool,
     /// Offset of bytes that are no instruction. They are the last entry of
     /// [`Block::starts`] and run to the end of the block.
     pub unknown: Option<u16>,
@@ -200,6 +206,7 @@ impl Decoder {
             starts: Vec::with_capacity(code.len() / 4 + 1),
             last: InsnClass::Other,
             specials: Vec::new(),
+            sets_sp: false,
             unknown: None,
         };
         let mut at = 0usize;
@@ -211,6 +218,7 @@ impl Decoder {
             };
             block.starts.push(offset);
             block.last = insn.class;
+            block.sets_sp |= insn.sets_sp;
             if let Some(special) = insn.special {
                 block.specials.push((offset, special));
             }

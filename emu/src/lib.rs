@@ -20,3 +20,4 @@ pub mod loader;
 pub mod mem;
 pub mod perf;
 pub mod symbols;
+pub mod truth;

@@ -285,11 +285,18 @@ pub fn insn(code: &[u8]) -> Option<Insn> {
     }
     Some(match parse(code) {
         // `len` is at most 15.
-        Some(p) => Insn { len: p.len as u8, class: class(&p), special: special(&p), known: true },
+        Some(p) => Insn {
+            len: p.len as u8,
+            class: class(&p),
+            special: special(&p),
+            sets_sp: sets_sp(&p, code),
+            known: true,
+        },
         None => Insn {
             len: u8::try_from(code.len()).unwrap_or(u8::MAX),
             class: InsnClass::Other,
             special: None,
+            sets_sp: false,
             known: false,
         },
     })
@@ -321,6 +328,34 @@ fn class(p: &Parts) -> InsnClass {
         (Map::Two, 0x05) => Syscall,
         (Map::Two, 0x07 | 0x0b | 0x34 | 0x35 | 0xb9 | 0xff) => Trap,
         _ => Other,
+    }
+}
+
+/// `rsp` gets another register's value, one from memory or an immediate one.
+fn sets_sp(p: &Parts, code: &[u8]) -> bool {
+    const RSP: u8 = 4;
+    // Operands of ModRM; REX.R and REX.B make other registers of them.
+    let reg = p.reg() == RSP && p.rex & 4 == 0;
+    let direct = p.modrm >> 6 == 3 && p.modrm & 7 == RSP && p.rex & 1 == 0;
+    let in_opcode = p.rex & 1 == 0;
+    match (p.map, p.opcode) {
+        _ if p.vex => false,
+        // mov, with the target in `rm` or in `reg`; xchg; mov of an immediate; pop.
+        (Map::One, 0x89 | 0xc7) => direct,
+        (Map::One, 0x8b) => reg,
+        (Map::One, 0x87) => reg || direct,
+        (Map::One, 0x8f) => direct,
+        // pop rsp; xchg rax, rsp; mov rsp, imm; leave.
+        (Map::One, 0x5c | 0x94 | 0xbc) => in_opcode,
+        (Map::One, 0xc9) => true,
+        // lea, unless its base is rsp.
+        (Map::One, 0x8d) => {
+            let sib = code.get(p.modrm_at + 1).copied().unwrap_or(0);
+            let from_rsp = p.modrm & 7 == RSP && sib & 7 == RSP && p.rex & 1 == 0;
+            reg && !from_rsp
+        }
+        (Map::Two, 0x40..=0x4f) => reg,
+        _ => false,
     }
 }
 

@@ -17,6 +17,7 @@ use memmap2::{MmapMut, MmapOptions};
 use rustix::mm::MprotectFlags;
 
 use crate::engine::EngineError;
+use crate::engine::flow::BlockFlow;
 
 /// What is known of one block.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(super) struct Block {
     pub rep: Option<u16>,
     /// Index of the first instruction that must not be executed by the engine, and why.
     pub forbidden: Option<(usize, Special)>,
+    /// What it does to the flow of control and to the stack.
+    pub flow: BlockFlow,
 }
 
 impl Block {
@@ -134,7 +137,11 @@ pub(super) struct Hot {
     pub shared: *mut c_void,
     /// Blocks get the fast path inside their own code (see [`super::inline`]).
     pub inlines: bool,
+    /// Transfers of control are followed.
+    pub follows: bool,
     slots: [Slot; SLOTS],
+    /// What the blocks of the slots do, if transfers are followed.
+    flows: [BlockFlow; SLOTS],
 }
 
 /// A block's [`tag`] and cost; no block has tag 0.
@@ -159,19 +166,25 @@ impl Hot {
     pub const COUNTED_SLOWLY: u64 = u64::MAX;
 
     #[inline(always)]
-    const fn slot(&self, arch: Arch, addr: u64) -> &Slot {
+    const fn index(arch: Arch, addr: u64) -> usize {
         // Instructions of aarch64 are words.
         let shift = match arch {
             Arch::X86_64 => 0,
             Arch::Aarch64 => 2,
         };
-        &self.slots[(addr >> shift) as usize % SLOTS]
+        (addr >> shift) as usize % SLOTS
+    }
+
+    /// What the block does that was counted last.
+    #[inline(always)]
+    pub const fn flow(&self, arch: Arch, addr: u64) -> BlockFlow {
+        self.flows[Hot::index(arch, addr)]
     }
 
     /// Counts a block, if its slot holds it and the budget covers it; returns its cost.
     #[inline(always)]
     pub fn count(&mut self, arch: Arch, addr: u64, size: u32) -> Option<Cost> {
-        let slot = *self.slot(arch, addr);
+        let slot = self.slots[Hot::index(arch, addr)];
         if slot.tag != tag(addr, size) {
             return None;
         }
@@ -181,9 +194,12 @@ impl Hot {
     }
 
     /// Lets the fast path count a block from now on.
-    fn remember(&mut self, arch: Arch, addr: u64, size: u32, cost: Cost) {
-        let shift = if arch == Arch::X86_64 { 0 } else { 2 };
-        self.slots[(addr >> shift) as usize % SLOTS] = Slot { tag: tag(addr, size), cost };
+    fn remember(&mut self, arch: Arch, addr: u64, size: u32, cost: Cost, flow: BlockFlow) {
+        let index = Hot::index(arch, addr);
+        self.slots[index] = Slot { tag: tag(addr, size), cost };
+        if self.follows {
+            self.flows[index] = flow;
+        }
     }
 
     /// Forgets every block.
@@ -336,7 +352,8 @@ impl Counts {
         self.sizes.insert(addr, size);
         let slow = block.rep.is_some() || block.forbidden.is_some();
         if !slow && (1..1 << 16).contains(&size) {
-            hot.remember(arch, addr, size, cost(block.len(), u64::from(block.branches)));
+            let cost = cost(block.len(), u64::from(block.branches));
+            hot.remember(arch, addr, size, cost, block.flow);
         }
         block
     }
@@ -357,6 +374,7 @@ fn decode(decoder: &Decoder, bytes: &[u8]) -> Block {
         branches: u8::from(decoded.last.is_branch()),
         rep: matches!(decoded.last, InsnClass::Rep).then_some(last),
         forbidden,
+        flow: BlockFlow::new(decoded.last, decoded.sets_sp),
         starts: decoded.starts.into_boxed_slice(),
     }
 }
@@ -407,7 +425,7 @@ mod tests {
             hot.left = Left::new(10, 10);
             let (addr, size) = (0x7fff_f7f0_1234, 20);
             assert_eq!(hot.count(arch, addr, size), None);
-            hot.remember(arch, addr, size, cost(4, 1));
+            hot.remember(arch, addr, size, cost(4, 1), BlockFlow::NONE);
             // Another size, and another address with the same slot.
             assert_eq!(hot.count(arch, addr, 16), None);
             assert_eq!(hot.count(arch, addr + (4 << 16), size), None);

@@ -15,6 +15,7 @@ use unicorn_engine_sys::HookType;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
 use crate::engine::counting::{Counts, Hot, HotMemory, Left, cost};
+use crate::engine::flow::{BlockFlow, Flow, Hold};
 use crate::engine::inline::{FAR, Sites};
 use crate::engine::{Access, Arena, Engine, EngineError, Frame, Mmu, Perms};
 
@@ -86,6 +87,10 @@ pub(super) struct Shared {
     pub stepping: Option<Stepping>,
     /// [`DROP_WINDOW`] names physical memory now.
     pub window_open: bool,
+    /// Where transfers of control are told.
+    pub flow: Option<Flow>,
+    /// A block that ends in one runs.
+    pub hold: Option<Hold>,
     pub arch: Arch,
     pub arena_len: u64,
     memory: *const u8,
@@ -148,6 +153,8 @@ impl Shared {
             both: None,
             stepping: None,
             window_open: false,
+            flow: None,
+            hold: None,
             arch,
             arena_len: arena.len(),
             memory: arena.host_pointer(),
@@ -313,13 +320,59 @@ impl Shared {
         match rest {
             Some(rest) if !stepped_out && !stop_before => {
                 *left = rest;
+                let flow = block.flow;
                 self.set_last(LastBlock { addr, size, counted: insns as u32 });
+                if flow != BlockFlow::NONE && insns > 0 {
+                    self.begin_flow(addr, size, flow);
+                }
                 true
             }
             _ => {
                 self.stop = Stop::Block { addr, size };
                 false
             }
+        }
+    }
+
+    /// A block starts that ends in a transfer or sets the stack pointer.
+    fn begin_flow(&mut self, addr: u64, size: u32, block: BlockFlow) {
+        let Some(flow) = &mut self.flow else { return };
+        if block.sets_sp() {
+            flow.sp_is_set();
+        }
+        if let Some(kind) = block.transfer() {
+            let block = (addr, addr.wrapping_add(u64::from(size)));
+            // No block fits an empty budget: the next one asks.
+            let left = std::mem::replace(&mut self.hot.left, Left::new(0, 1));
+            self.hold = Some(Hold { left, kind, block });
+        }
+    }
+
+    /// The block after one that ends in a transfer starts, at `to`.
+    fn end_flow(&mut self, raw: *mut uc::uc_engine, to: u64) {
+        let Some(hold) = self.hold.take() else { return };
+        self.hot.left = hold.left;
+        let register = match self.arch {
+            Arch::X86_64 => uc::RegisterX86::RSP as c_int,
+            Arch::Aarch64 => uc::RegisterARM64::SP as c_int,
+        };
+        let mut sp = 0u64;
+        // SAFETY: registers may be read inside a block hook and between runs.
+        unsafe { uc::uc_reg_read(raw, register, (&raw mut sp).cast()) };
+        if let Some(flow) = &mut self.flow {
+            flow.push(&hold, to, sp);
+        }
+    }
+
+    /// The CPU stopped at `pc` while a block ran that ends in a transfer, which has retired
+    /// unless the PC is in the block.
+    pub fn stop_flow(&mut self, raw: *mut uc::uc_engine, pc: u64) {
+        let Some(hold) = self.hold else { return };
+        if (hold.block.0..hold.block.1).contains(&pc) {
+            self.hot.left = hold.left;
+            self.hold = None;
+        } else {
+            self.end_flow(raw, pc);
         }
     }
 
@@ -333,7 +386,8 @@ impl Shared {
             .and_then(|b| b.index_of(within, last.size))
             .unwrap_or(0) as u64;
         // Retired when the block began, plus those before this one in the block.
-        let begun = self.budget - self.hot.left.instructions() - u64::from(last.counted);
+        let left = self.hold.map_or(self.hot.left, |hold| hold.left);
+        let begun = self.budget - left.instructions() - u64::from(last.counted);
         self.clock.wrapping_add(begun + index)
     }
 }
@@ -352,6 +406,10 @@ unsafe extern "C" fn on_block<const AARCH64: bool>(
     // SAFETY: it is the engine's `Hot`, which nobody else touches during a run.
     let hot = unsafe { &mut *data };
     match hot.count(arch, addr, size) {
+        // SAFETY: the same arguments.
+        Some(_) if hot.follows && hot.flow(arch, addr) != BlockFlow::NONE => unsafe {
+            begin_flow(data, addr, size, hot.flow(arch, addr));
+        },
         // SAFETY: the same arguments.
         Some(cost) if hot.inlines => unsafe { inline(data, ra, size, cost) },
         Some(_) => {}
@@ -382,6 +440,13 @@ unsafe extern "C" fn enter<const AARCH64: bool>(
 ) {
     // SAFETY: the same arguments.
     unsafe { on_block::<AARCH64>(raw, addr, size, data, 0) }
+}
+
+/// A block of interest starts.
+unsafe fn begin_flow(data: *mut Hot, addr: u64, size: u32, flow: BlockFlow) {
+    // SAFETY: as in `on_block`.
+    let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
+    shared.begin_flow(addr, size, flow);
 }
 
 /// Puts the fast path into a block's own code.
@@ -425,6 +490,7 @@ unsafe extern "C" fn on_inlined_block(
 unsafe extern "C" fn on_other_block(raw: *mut uc::uc_engine, addr: u64, size: u32, data: *mut Hot) {
     // SAFETY: as in `on_block`; `Hot::shared` is set when the hook is installed.
     let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
+    shared.end_flow(raw, addr);
     if !shared.count_slowly(addr, size) {
         // SAFETY: asking the running engine to stop is what hooks are for.
         unsafe { uc::uc_emu_stop(raw) };

@@ -15,6 +15,7 @@
 //! * [`arena`]: guest physical memory, one host mapping.
 //! * [`filemap`]: read-only host files behind functions that copy.
 //! * [`counting`]: how many instructions and branches each translated block holds.
+//! * [`flow`]: calls, returns and indirect jumps, as they happen.
 //! * `unicorn`: the raw handle; nothing but calls across the C ABI.
 //! * `hooks`: what unicorn calls while guest code runs.
 //! * `inline`: the block hook's fast path inside translated code, on x86_64 hosts.
@@ -31,6 +32,7 @@ pub mod arena;
 pub mod baseline;
 pub mod counting;
 pub mod filemap;
+pub mod flow;
 mod hooks;
 mod inline;
 mod run;
@@ -47,6 +49,7 @@ use arch::{Arch, FpState, Regs};
 pub use arena::{Arena, Bin, FRAME_SIZE, Frame};
 pub use filemap::FileMap;
 
+use crate::engine::flow::{Flow, FlowSink};
 use crate::engine::hooks::{Shared, SharedMemory};
 use crate::engine::unicorn::Handle;
 
@@ -261,6 +264,20 @@ impl Engine {
                 aarch64::regs::write_fp(&mut self.handle, v, *fpsr, *fpcr);
             }
         }
+    }
+
+    /// Tells `sink` of every call, return and indirect jump from now on, at the latest when
+    /// a run ends.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Call`] if the translated code cannot be dropped.
+    pub fn follow(&mut self, sink: Box<dyn FlowSink>) -> Result<(), EngineError> {
+        self.shared.flow = Some(Flow::new(sink));
+        self.shared.hot.follows = true;
+        self.shared.forget_blocks();
+        self.shared.sites.clear();
+        self.handle.flush_blocks()
     }
 
     /// Forgets cached translations; call after any page-table change that takes a

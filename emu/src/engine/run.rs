@@ -43,6 +43,9 @@ impl Engine {
                 break exit;
             }
         };
+        if let Some(flow) = &mut self.shared.flow {
+            flow.flush();
+        }
         let retired = instructions - self.shared.hot.left.instructions();
         self.shared.clock = self.shared.clock.wrapping_add(retired);
         // Blocks that count themselves leave branches out.
@@ -83,6 +86,8 @@ impl Engine {
         let pc = self.pc();
         self.shared.lend(arena, mmu);
         let error = self.handle.start(pc, until);
+        let at = self.pc();
+        self.shared.stop_flow(self.handle.raw(), at);
         self.shared.take_back();
         let stop = self.shared.stop;
         if stop == Stop::None && self.pc() != until {

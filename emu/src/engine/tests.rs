@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use arch::{Arch, Regs};
 
 use super::*;
+use crate::engine::flow::{Event, Transfer};
 
 /// Pages by address.
 #[derive(Debug, Default)]
@@ -315,6 +316,73 @@ fn self_modifying_code_is_seen_at_once() {
         assert_eq!((run.exit, run.retired), (Exit::Syscall, 3));
         assert_eq!(lab.engine.regs().gp[0], 7);
     }
+}
+
+#[derive(Debug, Default, Clone)]
+struct Seen(std::rc::Rc<std::cell::RefCell<Vec<Event>>>);
+
+impl FlowSink for Seen {
+    fn take(&mut self, events: &[Event]) {
+        self.0.borrow_mut().extend(events);
+    }
+}
+
+/// Every call and return is told once, with its target and stack pointer, wherever the run
+/// is stopped.
+#[test]
+fn transfers_are_told_once() {
+    for arch in Arch::ALL {
+        let (code, counter) = sample_loop(arch);
+        let (callee, after) = if arch == Arch::X86_64 { (0xb, 5) } else { (0x10, 4) };
+        let mut expected = None;
+        for period in [u64::MAX, 1, 2, 3, 5, 50] {
+            let mut lab = Lab::new(arch);
+            lab.page(CODE, RX, &code);
+            lab.page(DATA, RW, &[]);
+            let seen = Seen::default();
+            lab.engine.follow(Box::new(seen.clone())).unwrap();
+            let mut regs = lab.at(CODE);
+            regs.gp[counter] = 20;
+            lab.engine.set_regs(&regs);
+            while lab.run(period).exit != Exit::Syscall {}
+            let events = seen.0.take();
+            assert_eq!(events.len(), 40, "{arch} {period}");
+            for pair in events.chunks(2) {
+                assert_eq!((pair[0].kind, pair[1].kind), (Transfer::Call, Transfer::Return));
+                assert_eq!((pair[0].to, pair[0].next), (CODE + callee, CODE + after));
+                assert_eq!((pair[1].to, pair[1].sp), (CODE + after, DATA + 0x800));
+                let pushed = if arch == Arch::X86_64 { 8 } else { 0 };
+                assert_eq!(pair[0].sp, DATA + 0x800 - pushed);
+            }
+            assert_eq!(*expected.get_or_insert(events.clone()), events);
+        }
+    }
+}
+
+/// A call whose push faults did not happen; one to an absent page did.
+#[test]
+fn transfers_and_faults() {
+    let mut lab = Lab::new(Arch::X86_64);
+    // call rax
+    lab.page(CODE, RX, b"\xff\xd0");
+    lab.page(DATA, RW, &[]);
+    let seen = Seen::default();
+    lab.engine.follow(Box::new(seen.clone())).unwrap();
+    let mut regs = lab.at(CODE);
+    regs.set_sp(DATA + 0x10_0000);
+    lab.engine.set_regs(&regs);
+    let run = lab.run(10);
+    assert!(matches!(run.exit, Exit::PageFault { access: Access::Write, .. }), "{run:?}");
+    assert_eq!((run.retired, seen.0.borrow().len()), (0, 0));
+    let mut regs = lab.at(CODE);
+    regs.gp[0] = 0x77_0000;
+    lab.engine.set_regs(&regs);
+    let run = lab.run(10);
+    assert!(matches!(run.exit, Exit::PageFault { access: Access::Fetch, .. }), "{run:?}");
+    assert_eq!(run.retired, 1);
+    let sp = DATA + 0x7f8;
+    let call = Event { kind: Transfer::Call, next: CODE + 2, to: 0x77_0000, sp, sp_was_set: false };
+    assert_eq!(*seen.0.borrow(), [call]);
 }
 
 #[test]
