@@ -1,1 +1,32 @@
-//! (under construction)
+//! Unwinds user stacks of x86_64 and aarch64 Linux: by frame pointer, DWARF and SFrame.
+//!
+//! ```text
+//! CodeAddress ─► lookup ─► table of its module ─► Row ─► step ─► Caller: registers, CodeAddress
+//!     ▲                     dwarf · sframe               │
+//!     └──────────────────────────────────────────────────┘
+//! ```
+//!
+//! No `unsafe`, no allocation while stepping, and no input makes it panic or run for ever:
+//! addresses, tables and stacks may hold anything. A walk says why it ended ([`End`]).
+//!
+//! * [`address`]: code addresses by origin, so that "minus one" cannot be misapplied
+//! * [`registers`], [`memory`]: the state of a frame
+//! * [`row`], [`step`]: what a table says about a frame, and its application
+//! * [`dwarf`], [`sframe`]: tables
+
+pub mod address;
+pub mod dwarf;
+mod end;
+pub mod memory;
+pub mod registers;
+pub mod row;
+pub mod sframe;
+pub mod step;
+
+pub use address::{
+    CodeAddress, InstructionPointer, InterruptedAddress, LookupAddress, ReturnAddress,
+};
+pub use end::{End, ExpressionError, TableError};
+pub use memory::Memory;
+pub use registers::Registers;
+pub use row::Row;
