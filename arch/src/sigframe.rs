@@ -20,6 +20,24 @@ use crate::sigaction::{AltStack, SigAction};
 use crate::signal::sa;
 use crate::{Arch, FpState, Regs, SigSet, Signal, aarch64, siginfo, x86_64};
 
+/// The code that a handler returns to, of any libc and of the vDSO: it calls
+/// `rt_sigreturn` and nothing else. gdb knows signal frames by the same bytes.
+const SIGRETURN_CODE: [&[u8]; 3] = [
+    // mov $15, %rax; syscall
+    &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05],
+    // mov $15, %eax; syscall
+    &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05],
+    // mov x8, #139; svc #0
+    &[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4],
+];
+
+/// Whether `code` begins with a call of `rt_sigreturn`. A return address into such code
+/// was never pushed by a call: the kernel put it there, and it is the first byte of the
+/// restorer.
+pub fn is_sigreturn_code(code: &[u8]) -> bool {
+    SIGRETURN_CODE.iter().any(|c| code.starts_with(c))
+}
+
 /// What a frame is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameInput<'a> {

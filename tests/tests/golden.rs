@@ -144,9 +144,12 @@ const X86_64_CALLS: &[(&str, &[&str])] = &[
     ("trace_syscall_enter", &["do_syscall_64"]),
     ("trace_syscall_exit", &["do_syscall_64"]),
     // `__x64_sys_…` and `ksys_…` are called through `x64_sys_call`, by tail calls.
+    // It calls those that do not return.
+    ("x64_sys_call", &["do_syscall_64"]),
+    ("__x64_sys_exit_group", &["x64_sys_call"]),
     ("__x64_sys_*", &["do_syscall_64"]),
     ("ksys_read", &["do_syscall_64"]),
-    ("ksys_write", &["do_syscall_64", "__x64_sys_writev"]),
+    ("ksys_write", &["do_syscall_64"]),
     ("vm_mmap_pgoff", &["do_syscall_64"]),
     ("__vm_munmap", &["do_syscall_64"]),
     ("exit_to_user_mode_loop", &["do_syscall_64"]),
@@ -160,6 +163,11 @@ const X86_64_CALLS: &[(&str, &[&str])] = &[
     (TIMER, ANYTHING),
     ("sysvec_apic_timer_interrupt", &[TIMER]),
     ("hrtimer_interrupt", &["sysvec_apic_timer_interrupt"]),
+    ("__mmap_region", &["do_mmap"]),
+    ("do_tkill", &["__x64_sys_tgkill"]),
+    ("do_send_specific", &["do_tkill"]),
+    ("do_send_sig_info", &["do_send_specific", "kill_pid_info_type"]),
+    ("send_signal_locked", &["do_send_sig_info"]),
 ];
 
 const AARCH64_CALLS: &[(&str, &[&str])] = &[
@@ -177,12 +185,15 @@ const AARCH64_CALLS: &[(&str, &[&str])] = &[
     ("syscall_trace_exit", &["el0_svc_common.constprop.0"]),
     ("__arm64_sys_*", &["invoke_syscall.constprop.0"]),
     ("ksys_read", &["__arm64_sys_read"]),
-    ("ksys_write", &["__arm64_sys_write", "__arm64_sys_writev"]),
+    ("ksys_write", &["__arm64_sys_write"]),
     ("vm_mmap_pgoff", &["__arm64_sys_mmap"]),
     ("__vm_munmap", &["__arm64_sys_munmap"]),
-    ("exit_to_user_mode_loop", &["el0_svc", "el0_da", "el0_undef", "el0t_64_irq_handler"]),
+    ("exit_to_user_mode_loop", &["el0_svc", "el0_da", "el0_undef", "el0_interrupt"]),
+    ("__el0_irq_handler_common", &["el0t_64_irq_handler"]),
+    ("el0_interrupt", &["__el0_irq_handler_common"]),
     ("do_mem_abort", &["el0_da"]),
-    ("do_page_fault", &["do_mem_abort"]),
+    ("do_translation_fault", &["do_mem_abort"]),
+    ("do_page_fault", &["do_translation_fault"]),
     ("do_el0_undef", &["el0_undef"]),
     ("arm64_force_sig_fault", &["do_page_fault"]),
     ("setup_rt_frame", &["arch_do_signal_or_restart"]),
@@ -190,27 +201,36 @@ const AARCH64_CALLS: &[(&str, &[&str])] = &[
     ("el1h_64_irq", ANYTHING),
     ("el1h_64_irq_handler", &["el1h_64_irq"]),
     ("el1_interrupt", &["el1h_64_irq_handler"]),
-    ("hrtimer_interrupt", &["el1_interrupt", "el0t_64_irq_handler"]),
+    ("hrtimer_interrupt", &["el1_interrupt", "el0_interrupt"]),
+    ("mmap_region", &["do_mmap"]),
+    ("__mmap_region", &["mmap_region"]),
+    ("do_send_specific", &["__arm64_sys_tgkill"]),
+    ("do_send_sig_info", &["kill_pid_info_type"]),
+    ("send_signal_locked", &["do_send_specific", "do_send_sig_info"]),
 ];
 
 const COMMON_CALLS: &[(&str, &[&str])] = &[
     ("vfs_read", &["ksys_read"]),
     ("vfs_write", &["ksys_write"]),
-    ("do_sys_openat2", &["__*_sys_openat"]),
-    ("path_openat", &["do_sys_openat2"]),
-    ("__mmap_region", &["vm_mmap_pgoff"]),
+    ("do_sys_openat2", &["__*_sys_openat", "__x64_sys_open"]),
+    ("do_file_open", &["do_sys_openat2"]),
+    ("path_openat", &["do_file_open"]),
+    ("do_mmap", &["vm_mmap_pgoff"]),
+    ("do_writev", &["__*_sys_writev"]),
+    ("vfs_writev", &["do_writev"]),
     ("hrtimer_nanosleep", &["__*_sys_nanosleep"]),
     ("do_nanosleep", &["hrtimer_nanosleep"]),
     ("schedule", &["do_nanosleep"]),
     ("__schedule", &["schedule"]),
-    ("do_tkill", &["__*_sys_tgkill", "__*_sys_kill"]),
-    ("do_send_specific", &["do_tkill"]),
+    ("kill_something_info", &["__*_sys_kill"]),
+    ("kill_pid_info_type", &["kill_something_info"]),
     ("do_group_exit", &["__*_sys_exit_group"]),
     ("do_exit", &["do_group_exit"]),
     ("get_signal", &["arch_do_signal_or_restart"]),
     ("handle_mm_fault", &["do_user_addr_fault", "do_page_fault"]),
-    ("do_anonymous_page", &["handle_mm_fault"]),
-    ("do_fault", &["handle_mm_fault"]),
+    ("__handle_mm_fault", &["handle_mm_fault"]),
+    ("do_anonymous_page", &["__handle_mm_fault"]),
+    ("do_fault", &["__handle_mm_fault"]),
     ("__hrtimer_run_queues", &["hrtimer_interrupt"]),
     ("do_mprotect_pkey", &["__*_sys_mprotect"]),
 ];
@@ -300,6 +320,10 @@ fn expected_chains(arch: Arch) -> &'static [&'static str] {
              entry_SYSCALL_64_after_hwframe",
             "get_signal <- arch_do_signal_or_restart <- irqentry_exit <- asm_exc_page_fault",
             "do_user_addr_fault <- exc_page_fault <- asm_exc_page_fault",
+            "do_anonymous_page <- __handle_mm_fault <- handle_mm_fault <- do_user_addr_fault <- \
+             exc_page_fault <- asm_exc_page_fault",
+            "do_exit <- do_group_exit <- __x64_sys_exit_group <- x64_sys_call <- do_syscall_64 <- \
+             entry_SYSCALL_64_after_hwframe",
         ],
         Arch::Aarch64 => &[
             "el0_svc <- el0t_64_sync_handler <- el0t_64_sync",
@@ -308,7 +332,11 @@ fn expected_chains(arch: Arch) -> &'static [&'static str] {
              el0t_64_sync",
             "get_signal <- arch_do_signal_or_restart <- exit_to_user_mode_loop <- el0_svc <- \
              el0t_64_sync_handler <- el0t_64_sync",
-            "do_page_fault <- do_mem_abort <- el0_da <- el0t_64_sync_handler <- el0t_64_sync",
+            "do_page_fault <- do_translation_fault <- do_mem_abort <- el0_da <- \
+             el0t_64_sync_handler <- el0t_64_sync",
+            "send_signal_locked <- do_send_specific <- __arm64_sys_tgkill <- \
+             invoke_syscall.constprop.0 <- el0_svc_common.constprop.0 <- do_el0_svc <- el0_svc <- \
+             el0t_64_sync_handler <- el0t_64_sync",
         ],
     }
 }

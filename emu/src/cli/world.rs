@@ -138,7 +138,11 @@ fn by_name(catalogue: &Catalogue, guest: &Guest, arch: Arch) -> Result<Located, 
 fn by_path(guest: &OsStr, root: Option<&Path>, cwd: Option<&Path>) -> Result<Located, Failure> {
     let typed = Path::new(guest);
     let (host, path) = match root {
-        None => (cwd.map_or_else(|| typed.to_owned(), |c| c.join(typed)), absolute(typed, cwd)),
+        // Components, so that errors do not show `/here/./guest`.
+        None => {
+            let full = cwd.map_or_else(|| typed.to_owned(), |c| c.join(typed));
+            (full.components().collect(), absolute(typed, cwd))
+        }
         Some(root) => below(typed, root),
     };
     check(&host, typed)?;
@@ -324,6 +328,8 @@ mod tests {
         assert_eq!(world.program.path, prog.to_str().unwrap());
         assert_eq!(world.program.host, prog);
         assert_eq!(world.program.args[1..], [b"a"]);
+        let dotted = at(&["./prog"], &options(), &cwd).unwrap();
+        assert_eq!(dotted.program.host.as_os_str(), prog.as_os_str());
         assert_eq!((world.program.cwd.as_str(), world.files.len()), ("/", 0));
         let missing = at(&["./missing"], &options(), &cwd).unwrap_err();
         assert_eq!(missing.status, status::NOT_FOUND);

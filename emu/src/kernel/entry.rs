@@ -1,5 +1,6 @@
 //! System-call entry: N1 to N7.
 
+use arch::syscalls::Sysno;
 use arch::{Arch, Regs};
 
 use crate::kernel::symbols::Named;
@@ -13,13 +14,9 @@ pub async fn syscall(k: &Kernel) {
         s.enter_kernel();
         s.arch
     });
-    let (path, invoke, kept) = match arch {
-        Arch::X86_64 => {
-            (x86_64::paths::SYSCALL, x86_64::paths::INVOKE, x86_64::paths::SYSCALL_EXIT)
-        }
-        Arch::Aarch64 => {
-            (aarch64::paths::SYSCALL, aarch64::paths::INVOKE, aarch64::paths::SYSCALL_EXIT)
-        }
+    let (path, kept) = match arch {
+        Arch::X86_64 => (x86_64::paths::SYSCALL, x86_64::paths::SYSCALL_EXIT),
+        Arch::Aarch64 => (aarch64::paths::SYSCALL, aarch64::paths::SYSCALL_EXIT),
     };
     let (outer, inner) = path.split_at(kept);
     k.begin(outer).await;
@@ -31,7 +28,7 @@ pub async fn syscall(k: &Kernel) {
     })
     .await;
     k.enter(inner).await;
-    body(k, invoke).await;
+    body(k).await;
     k.leave(inner).await;
     exit::exit_loop(k, Named::ExitLoop).await;
     k.end(outer).await;
@@ -50,7 +47,7 @@ fn after_entry(mut regs: Regs) -> Regs {
     regs
 }
 
-async fn body(k: &Kernel, invoke: &[Named]) {
+async fn body(k: &Kernel) {
     k.step(Point::EntryN2, |_| ()).await;
     k.step(Point::EntryN3, |s| s.cpu.irqs_on = true).await;
     if k.with(|s| s.perf.wants(EventKind::SysEnter)) {
@@ -65,6 +62,13 @@ async fn body(k: &Kernel, invoke: &[Named]) {
     } else {
         k.step(Point::EntryN4, |_| ()).await;
     }
+    let invoke = k.with(|s| {
+        let sysno = Sysno::from_nr(s.arch, s.task.orig_nr);
+        match s.arch {
+            Arch::X86_64 => x86_64::paths::invoke(sysno),
+            Arch::Aarch64 => aarch64::paths::invoke(sysno),
+        }
+    });
     k.enter(invoke).await;
     let outcome = syscalls::dispatch(k).await;
     k.leave(invoke).await;

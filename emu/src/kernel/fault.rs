@@ -16,9 +16,13 @@ use crate::perf::record::EventKind;
 /// A page fault of user code on `page`.
 pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
     let arch = enter(k);
-    let (path, kept) = match arch {
-        Arch::X86_64 => (x86_64::paths::PAGE_FAULT, x86_64::paths::FAULT_EXIT),
-        Arch::Aarch64 => (aarch64::paths::PAGE_FAULT, aarch64::paths::FAULT_EXIT),
+    let (path, kept, [of_anonymous, of_file]) = match arch {
+        Arch::X86_64 => {
+            (x86_64::paths::PAGE_FAULT, x86_64::paths::FAULT_EXIT, x86_64::paths::HANDLE_FAULT)
+        }
+        Arch::Aarch64 => {
+            (aarch64::paths::PAGE_FAULT, aarch64::paths::FAULT_EXIT, aarch64::paths::HANDLE_FAULT)
+        }
     };
     let (outer, inner) = path.split_at(kept);
     k.begin(path).await;
@@ -32,11 +36,10 @@ pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
             s.mm.area_above(page).is_none_or(|a| matches!(a.backing, Backing::Anonymous))
         })
         .await;
-    let handlers =
-        [Named::HandleFault, if anonymous { Named::AnonymousPage } else { Named::FilePage }];
-    k.enter(&handlers).await;
+    let handlers = if anonymous { of_anonymous } else { of_file };
+    k.enter(handlers).await;
     let fault = k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await;
-    k.leave(&handlers).await;
+    k.leave(handlers).await;
     if let Some(fault) = fault {
         k.call(Named::ForceSignal.into()).await;
         k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;

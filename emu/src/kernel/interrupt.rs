@@ -97,9 +97,11 @@ async fn end_but(k: &Kernel, path: &[Named], kept: usize) {
 async fn pmu_handler(k: &Kernel, at: Interrupted, in_user: bool, kept: usize) -> &'static [Named] {
     let (path, units) = k.with(|s| {
         s.perf.counting = false;
-        let path = match s.arch {
-            Arch::X86_64 => x86_64::paths::PMU,
-            Arch::Aarch64 => aarch64::paths::PMU,
+        let path = match (s.arch, in_user) {
+            (Arch::X86_64, true) => x86_64::paths::PMU,
+            (Arch::X86_64, false) => x86_64::paths::KERNEL_PMU,
+            (Arch::Aarch64, true) => aarch64::paths::PMU,
+            (Arch::Aarch64, false) => aarch64::paths::KERNEL_PMU,
         };
         let nmi = s.config.pmu_irq == PmuIrq::Nmi;
         (path, if nmi { NMI + HARDIRQ } else { HARDIRQ })

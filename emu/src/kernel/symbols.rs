@@ -3,6 +3,8 @@
 //! Each function has a place of [`SIZE`] bytes in a synthetic kernel text, in the order
 //! of this file, followed by one `sys_` function for each system call. The addresses
 //! hold no code; they exist so that frames on a kernel stack can be walked and named.
+//! Which of them call each other is in each architecture's `paths.rs`. An empty name: the
+//! architecture has no such function.
 
 use arch::Arch;
 use arch::syscalls::Sysno;
@@ -27,23 +29,25 @@ macro_rules! functions {
 functions! {
     Text, "_text", "_text";
     EntrySyscall, "entry_SYSCALL_64_after_hwframe", "el0t_64_sync";
-    SyncHandler, "entry_SYSCALL_64_safe_stack", "el0t_64_sync_handler";
-    El0Svc, "do_syscall_64_irqoff", "el0_svc";
-    DoEl0Svc, "x64_sys_call", "do_el0_svc";
+    SyncHandler, "", "el0t_64_sync_handler";
+    El0Svc, "", "el0_svc";
+    DoEl0Svc, "", "do_el0_svc";
     DoSyscall, "do_syscall_64", "el0_svc_common.constprop.0";
-    InvokeSyscall, "syscall_enter_from_user_mode", "invoke_syscall.constprop.0";
+    InvokeSyscall, "x64_sys_call", "invoke_syscall.constprop.0";
     TraceEnter, "trace_syscall_enter", "syscall_trace_enter";
     TraceExit, "trace_syscall_exit", "syscall_trace_exit";
     ExitLoop, "exit_to_user_mode_loop", "exit_to_user_mode_loop";
-    IrqentryExit, "irqentry_exit", "irqentry_exit_to_user_mode";
+    IrqentryExit, "irqentry_exit", "";
     DoSignal, "arch_do_signal_or_restart", "arch_do_signal_or_restart";
     GetSignal, "get_signal", "get_signal";
     SetupFrame, "x64_setup_rt_frame", "setup_rt_frame";
     TaskWorkRun, "task_work_run", "task_work_run";
     AsmPageFault, "asm_exc_page_fault", "el0_da";
     PageFault, "exc_page_fault", "do_mem_abort";
+    TranslationFault, "", "do_translation_fault";
     UserAddrFault, "do_user_addr_fault", "do_page_fault";
     HandleFault, "handle_mm_fault", "handle_mm_fault";
+    InnerHandleFault, "__handle_mm_fault", "__handle_mm_fault";
     AnonymousPage, "do_anonymous_page", "do_anonymous_page";
     FilePage, "do_fault", "do_fault";
     ForceSignal, "force_sig_fault", "arm64_force_sig_fault";
@@ -51,13 +55,15 @@ functions! {
     Trap, "exc_invalid_op", "do_el0_undef";
     AsmTimer, "asm_sysvec_apic_timer_interrupt", "el0t_64_irq";
     Timer, "sysvec_apic_timer_interrupt", "el0t_64_irq_handler";
-    KernelTimer, "__sysvec_apic_timer_interrupt", "el1h_64_irq";
-    KernelTimerHandler, "local_apic_timer_interrupt", "el1h_64_irq_handler";
-    El1Interrupt, "irq_enter_rcu", "el1_interrupt";
+    KernelTimer, "", "el1h_64_irq";
+    KernelTimerHandler, "", "el1h_64_irq_handler";
+    El0IrqCommon, "", "__el0_irq_handler_common";
+    El0Interrupt, "", "el0_interrupt";
+    El1Interrupt, "", "el1_interrupt";
     HrtimerInterrupt, "hrtimer_interrupt", "hrtimer_interrupt";
     RunQueues, "__hrtimer_run_queues", "__hrtimer_run_queues";
     SwHrtimer, "perf_swevent_hrtimer", "perf_swevent_hrtimer";
-    AsmNmi, "asm_exc_nmi", "el0t_64_irq_pmu";
+    AsmNmi, "asm_exc_nmi", "";
     Nmi, "exc_nmi", "gic_handle_irq";
     PmuHandler, "perf_event_nmi_handler", "armv8pmu_handle_irq";
     Overflow, "perf_event_overflow", "perf_event_overflow";
@@ -65,18 +71,29 @@ functions! {
     VfsRead, "vfs_read", "vfs_read";
     KsysWrite, "ksys_write", "ksys_write";
     VfsWrite, "vfs_write", "vfs_write";
+    DoReadv, "do_readv", "do_readv";
+    VfsReadv, "vfs_readv", "vfs_readv";
+    DoWritev, "do_writev", "do_writev";
+    VfsWritev, "vfs_writev", "vfs_writev";
     DoSysOpen, "do_sys_openat2", "do_sys_openat2";
+    DoFileOpen, "do_file_open", "do_file_open";
     PathOpen, "path_openat", "path_openat";
-    DoMmap, "vm_mmap_pgoff", "vm_mmap_pgoff";
-    MmapRegion, "__mmap_region", "__mmap_region";
+    VmMmap, "vm_mmap_pgoff", "vm_mmap_pgoff";
+    DoMmap, "do_mmap", "do_mmap";
+    MmapRegion, "", "mmap_region";
+    InnerMmapRegion, "__mmap_region", "__mmap_region";
     DoMunmap, "__vm_munmap", "__vm_munmap";
     DoMprotect, "do_mprotect_pkey", "do_mprotect_pkey";
     HrtimerNanosleep, "hrtimer_nanosleep", "hrtimer_nanosleep";
     DoNanosleep, "do_nanosleep", "do_nanosleep";
     Schedule, "schedule", "schedule";
     InnerSchedule, "__schedule", "__schedule";
-    DoTkill, "do_tkill", "do_tkill";
-    SendSignal, "do_send_specific", "do_send_specific";
+    KillSomething, "kill_something_info", "kill_something_info";
+    KillPid, "kill_pid_info_type", "kill_pid_info_type";
+    DoTkill, "do_tkill", "";
+    SendSpecific, "do_send_specific", "do_send_specific";
+    SendSigInfo, "do_send_sig_info", "do_send_sig_info";
+    SendSignal, "send_signal_locked", "send_signal_locked";
     GroupExit, "do_group_exit", "do_group_exit";
     DoExit, "do_exit", "do_exit";
 }
@@ -147,5 +164,6 @@ pub fn all(arch: Arch) -> Vec<KernelSymbol> {
     (0..(NAMES.len() + Sysno::ALL.len()) as u16)
         .map(Function)
         .map(|f| KernelSymbol { addr: f.addr(arch), len: SIZE, name: f.name(arch) })
+        .filter(|s| !s.name.is_empty())
         .collect()
 }

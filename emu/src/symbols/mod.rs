@@ -25,6 +25,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use demangle::demangle;
 
+use arch::sigframe::is_sigreturn_code;
+
 use self::elf::Elf;
 use self::lines::Lines;
 use self::table::SymbolTable;
@@ -149,6 +151,13 @@ impl Image {
         Some((name, vaddr - start))
     }
 
+    /// Whether a signal handler's restorer begins at file offset `offset`.
+    fn is_restorer(&self, offset: u64) -> bool {
+        let Some(loaded) = self.loaded() else { return false };
+        let code = usize::try_from(offset).ok().and_then(|at| loaded.bytes.get(at..));
+        code.is_some_and(is_sigreturn_code)
+    }
+
     /// The source frames of file offset `offset`, innermost first; empty
     /// without debug information.
     pub fn source(&self, offset: u64) -> Vec<SourceFrame> {
@@ -266,13 +275,28 @@ impl Symbolizer {
     /// The source frames of a user address, innermost first; empty without
     /// debug information.
     pub fn source(&self, at: LookupAddress) -> Vec<SourceFrame> {
+        let at = self.not_pushed(at);
         match self.mapping(at.lookup()) {
             Some((offset, image)) => image.source(offset),
             None => Vec::new(),
         }
     }
 
+    /// A "return address" that the kernel wrote, the restorer's, is the address that will
+    /// be executed: nothing before it was called.
+    fn not_pushed(&self, at: LookupAddress) -> LookupAddress {
+        match at {
+            LookupAddress::Return(a)
+                if self.mapping(a).is_some_and(|(offset, image)| image.is_restorer(offset)) =>
+            {
+                LookupAddress::Instruction(a)
+            }
+            _ => at,
+        }
+    }
+
     fn lookup_user(&self, at: LookupAddress) -> Frame {
+        let at = self.not_pushed(at);
         let Some((offset, image)) = self.mapping(at.lookup()) else {
             return Frame { address: at.address(), function: None, dso: None };
         };

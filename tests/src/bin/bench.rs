@@ -48,6 +48,28 @@ struct Row {
     kept: Option<bool>,
 }
 
+/// The rows so far. A row is printed when it is known: the whole takes minutes.
+#[derive(Debug, Default)]
+struct Table {
+    rows: Vec<Row>,
+}
+
+impl Table {
+    fn push(&mut self, row: Row) {
+        if self.rows.last().is_none_or(|l| (&l.bench, &l.arch) != (&row.bench, &row.arch)) {
+            println!("{} ({})", row.bench, row.arch);
+        }
+        let ratio = row.ratio.map_or(String::new(), |r| format!("{r:6.2}×"));
+        let promise = match (&row.promise, row.kept) {
+            (Some(p), Some(true)) => format!("  promised {p}: kept"),
+            (Some(p), Some(false)) => format!("  promised {p}: NOT KEPT"),
+            _ => String::new(),
+        };
+        println!("  {:48} {:10.3} {:3} {ratio:>8}{promise}", row.what, row.value, row.unit);
+        self.rows.push(row);
+    }
+}
+
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     let catalogue = Catalogue::load(&guests::default_dir())?;
@@ -56,18 +78,18 @@ fn main() -> Result<()> {
     {
         return resident(&catalogue, name);
     }
-    let mut rows = Vec::new();
+    println!("minima of {RUNS} interleaved runs; × are ratios within this run\n");
+    let mut table = Table::default();
     for arch in Arch::ALL {
-        speed(&catalogue, arch, &mut rows)?;
-        start(&catalogue, arch, &mut rows)?;
-        samples(&catalogue, arch, &mut rows)?;
+        speed(&catalogue, arch, &mut table)?;
+        start(&catalogue, arch, &mut table)?;
+        samples(&catalogue, arch, &mut table)?;
     }
-    memory(&mut rows)?;
-    regions(&mut rows)?;
-    print(&rows);
+    memory(&mut table)?;
+    regions(&mut table)?;
     let out = target_dir().join("bench.json");
-    std::fs::write(&out, serde_json::to_vec_pretty(&rows)?)?;
-    println!("\nNumbers in {}.", out.display());
+    std::fs::write(&out, serde_json::to_vec_pretty(&table.rows)?)?;
+    println!("\nnumbers in {}.", out.display());
     Ok(())
 }
 
@@ -181,7 +203,7 @@ fn external(command: &[&str], path: &Path) -> Option<Command> {
     found.then_some(run)
 }
 
-fn speed(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
+fn speed(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()> {
     let path = guest(catalogue, "bench", arch)?;
     let qemu = format!("qemu-{}", arch.name());
     let callgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
@@ -209,7 +231,7 @@ fn speed(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
     eprintln!();
     let mut add = |what: &str, slot: usize, ratio: Option<f64>, promise: Option<(&str, bool)>| {
         if best[slot].is_finite() {
-            rows.push(Row {
+            table.push(Row {
                 bench: "benchmark guest".to_owned(),
                 arch: arch.name().to_owned(),
                 what: what.to_owned(),
@@ -243,7 +265,7 @@ fn speed(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 /// Start to exit of the smallest guest, beyond the engine's own start.
-fn start(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
+fn start(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()> {
     let path = guest(catalogue, "hello", arch)?;
     let (mut whole, mut engine) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..RUNS * 4 {
@@ -251,7 +273,7 @@ fn start(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
         engine = engine.min(timed(|| Ok(Engine::new(arch, &mut Arena::new()?)?))?.as_secs_f64());
     }
     let beyond = (whole - engine) * 1e3;
-    rows.push(Row {
+    table.push(Row {
         bench: "start to exit of hello".to_owned(),
         arch: arch.name().to_owned(),
         what: format!("beyond the engine's own start ({:.1} ms)", engine * 1e3),
@@ -265,7 +287,7 @@ fn start(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 /// Cost of a sample, as their number doubles.
-fn samples(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()> {
+fn samples(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()> {
     let path = guest(catalogue, "bench", arch)?;
     let mut base = f64::INFINITY;
     for _ in 0..RUNS {
@@ -283,7 +305,7 @@ fn samples(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()>
                 .as_secs_f64(),
             );
         }
-        rows.push(Row {
+        table.push(Row {
             bench: "cost per sample".to_owned(),
             arch: arch.name().to_owned(),
             what: format!("{count} samples"),
@@ -298,12 +320,12 @@ fn samples(catalogue: &Catalogue, arch: Arch, rows: &mut Vec<Row>) -> Result<()>
 }
 
 /// Peak resident memory of a guest that touches 256 MiB, in a process of its own.
-fn memory(rows: &mut Vec<Row>) -> Result<()> {
+fn memory(table: &mut Table) -> Result<()> {
     let out = Command::new(std::env::current_exe()?).args(["--resident", "touch256"]).output()?;
     let text = String::from_utf8_lossy(&out.stdout);
     let kib: f64 = text.trim().parse().map_err(|_| format!("no figure in {text:?}"))?;
     let beyond = kib / 1024.0 - 256.0;
-    rows.push(Row {
+    table.push(Row {
         bench: "resident memory".to_owned(),
         arch: "x86_64".to_owned(),
         what: "beyond the 256 MiB that the guest touches".to_owned(),
@@ -327,7 +349,7 @@ fn resident(catalogue: &Catalogue, name: &str) -> Result<()> {
 }
 
 /// Cost of mapping, finding and unmapping a region, as their number doubles.
-fn regions(rows: &mut Vec<Row>) -> Result<()> {
+fn regions(table: &mut Table) -> Result<()> {
     let layout = MmLayout {
         mmap_base: 0x7fff_f000_0000,
         brk_start: 0x10_0000,
@@ -359,7 +381,7 @@ fn regions(rows: &mut Vec<Row>) -> Result<()> {
             })?;
             best = best.min(time.as_secs_f64());
         }
-        rows.push(Row {
+        table.push(Row {
             bench: "cost per mapped region".to_owned(),
             arch: "both".to_owned(),
             what: format!("{count} regions"),
@@ -371,23 +393,4 @@ fn regions(rows: &mut Vec<Row>) -> Result<()> {
         });
     }
     Ok(())
-}
-
-fn print(rows: &[Row]) {
-    println!("minima of {RUNS} interleaved runs; × are ratios within this run\n");
-    let mut last = (String::new(), String::new());
-    for row in rows {
-        let head = (row.bench.clone(), row.arch.clone());
-        if head != last {
-            println!("{} ({})", row.bench, row.arch);
-            last = head;
-        }
-        let ratio = row.ratio.map_or(String::new(), |r| format!("{r:6.2}×"));
-        let promise = match (&row.promise, row.kept) {
-            (Some(p), Some(true)) => format!("  promised {p}: kept"),
-            (Some(p), Some(false)) => format!("  promised {p}: NOT KEPT"),
-            _ => String::new(),
-        };
-        println!("  {:48} {:10.3} {:3} {ratio:>8}{promise}", row.what, row.value, row.unit);
-    }
 }

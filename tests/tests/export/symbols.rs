@@ -236,3 +236,30 @@ const MARKER_LINE: u32 = line!() + 2;
 fn marker_function(n: u32) -> u32 {
     std::hint::black_box(n) + 2
 }
+
+/// The kernel puts a restorer's address where a return address would be: it is the
+/// restorer's first byte, whatever function ends before it.
+#[test]
+fn restorers_are_named_though_nothing_calls_them() {
+    let mut seen = 0;
+    for (arch, path) in guests::guests() {
+        let bytes = std::fs::read(&path).unwrap();
+        let file = goblin::elf::Elf::parse(&bytes).unwrap();
+        let restorers = ["__restore_rt", "__restore", "restore_rt", "sys_restore"];
+        for symbol in &file.syms {
+            let called = file.strtab.get_at(symbol.st_name).unwrap_or_default();
+            if !restorers.contains(&called) || symbol.st_value == 0 {
+                continue;
+            }
+            let mut s = Symbolizer::new(&[]);
+            let image = Arc::new(Image::from_bytes("x", bytes.clone().into()));
+            for p in file.program_headers.iter().filter(|p| p.is_executable()) {
+                s.add_mapping(p.p_vaddr, p.p_memsz, p.p_offset, image.clone());
+            }
+            let found = name(&s, Return(symbol.st_value));
+            assert!(found.contains("restore") && found.contains("+0x0 "), "{arch} {found}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}

@@ -15,12 +15,12 @@ mod time;
 
 use std::io::Write as _;
 
-use arch::Errno;
 use arch::syscalls::Sysno;
+use arch::{Arch, Errno};
 
-use crate::kernel::symbols::{Function, Named};
+use crate::kernel::symbols::Function;
 use crate::kernel::task::Ending;
-use crate::kernel::{Kernel, Point, State};
+use crate::kernel::{Kernel, Point, State, aarch64, x86_64};
 
 /// Result of a system call's work.
 pub type SysResult = Result<u64, Errno>;
@@ -36,31 +36,6 @@ pub enum Outcome {
     Gone,
 }
 
-/// Modelled functions between the dispatcher and the handler's work, outermost first.
-fn inner_functions(sysno: Sysno) -> &'static [Named] {
-    use Named::*;
-    match sysno {
-        Sysno::Read | Sysno::Pread64 | Sysno::Readv => &[KsysRead, VfsRead],
-        Sysno::Write | Sysno::Pwrite64 | Sysno::Writev => &[KsysWrite, VfsWrite],
-        Sysno::Openat | Sysno::Open => &[DoSysOpen, PathOpen],
-        Sysno::Mmap => &[DoMmap, MmapRegion],
-        Sysno::Munmap => &[DoMunmap],
-        Sysno::Mprotect => &[DoMprotect],
-        Sysno::Nanosleep | Sysno::ClockNanosleep => &[HrtimerNanosleep, DoNanosleep],
-        Sysno::Kill | Sysno::Tkill | Sysno::Tgkill => &[DoTkill, SendSignal],
-        Sysno::ExitGroup => &[GroupExit, DoExit],
-        Sysno::Exit => &[DoExit],
-        _ => &[],
-    }
-}
-
-/// Whether the call's own function jumps to the next one, so that it has no frame
-/// (`ksys_read` and friends on x86_64).
-fn is_tail_call(arch: arch::Arch, sysno: Sysno) -> bool {
-    arch == arch::Arch::X86_64
-        && matches!(sysno, Sysno::Read | Sysno::Write | Sysno::Munmap | Sysno::Mmap)
-}
-
 /// Executes the system call in the register slot.
 pub async fn dispatch(k: &Kernel) -> Outcome {
     let (arch, nr, args) = k.with(|s| {
@@ -70,8 +45,10 @@ pub async fn dispatch(k: &Kernel) -> Outcome {
     let Some(sysno) = Sysno::from_nr(arch, nr) else {
         return k.step(Point::Body, |s| Outcome::Return(unknown(s, nr))).await;
     };
-    let has_frame = !is_tail_call(arch, sysno);
-    let inner = inner_functions(sysno);
+    let (has_frame, inner) = match arch {
+        Arch::X86_64 => (!x86_64::paths::is_tail_call(sysno), x86_64::paths::inner(sysno)),
+        Arch::Aarch64 => (!aarch64::paths::is_tail_call(sysno), aarch64::paths::inner(sysno)),
+    };
     if has_frame {
         k.call(Function::of_syscall(sysno)).await;
     }
