@@ -13,14 +13,18 @@
 //! * [`registers`], [`memory`]: the state of a frame
 //! * [`row`], [`step`]: what a table says about a frame, and its application
 //! * [`dwarf`], [`sframe`]: tables
+//! * [`fp`]: frame pointers, by the careful way and by the kernel's two
+//! * [`signal`]: signal frames without a table
 
 pub mod address;
 pub mod dwarf;
 mod end;
+pub mod fp;
 pub mod memory;
 pub mod registers;
 pub mod row;
 pub mod sframe;
+pub mod signal;
 pub mod step;
 
 pub use address::{

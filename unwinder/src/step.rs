@@ -25,8 +25,8 @@ pub struct Caller {
     pub address: CodeAddress,
     /// The caller's registers.
     pub registers: Registers,
-    /// Canonical frame address of the frame that was left.
-    pub cfa: u64,
+    /// Canonical frame address of the frame that was left, where the method knows it.
+    pub cfa: Option<u64>,
 }
 
 /// The CFA of a frame with these registers. `section` holds the row's expressions.
@@ -81,7 +81,7 @@ pub fn apply(
         true => InterruptedAddress(return_address).into(),
         false => ReturnAddress(return_address).into(),
     };
-    Ok(Caller { address, registers: caller, cfa: frame.cfa })
+    Ok(Caller { address, registers: caller, cfa: Some(frame.cfa) })
 }
 
 struct Frame<'a> {
@@ -222,7 +222,7 @@ mod tests {
         let registers = thread(Arch::X86_64);
         let caller = apply(&row, here(), &registers, &[], &mut stack(&[1, 2, 3])).unwrap();
         assert_eq!(caller.address, ReturnAddress(3).into());
-        assert_eq!((caller.cfa, caller.registers.sp()), (SP + 24, Some(SP + 24)));
+        assert_eq!((caller.cfa, caller.registers.sp()), (Some(SP + 24), Some(SP + 24)));
         assert_eq!(caller.registers.get(3), Some(2));
         assert_eq!(caller.registers.get(12), Some(0x10c), "preserved by the callee");
         assert_eq!(caller.registers.get(0), None, "changed by calls");
