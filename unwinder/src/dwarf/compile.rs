@@ -1,0 +1,134 @@
+//! gimli's row to ours.
+
+use gimli::{Register, RegisterRule, UnwindContextStorage, UnwindExpression, UnwindTableRow};
+
+use super::error::ErrorKind;
+use super::expression::evaluate;
+use super::section::Fde;
+use crate::row::{CfaRule, Expression, Key, Row, Rule, Silent};
+use crate::{Memory, Registers};
+use arch::Arch;
+
+/// AADWARF64's `RA_SIGN_STATE`: bit 0 says that the return address is signed.
+const SIGN_STATE: Register = gimli::AArch64::RA_SIGN_STATE;
+
+/// What all rows of an FDE have in common.
+pub(super) struct Compiler<'a> {
+    arch: Arch,
+    section: &'a [u8],
+    range: (u64, u64),
+    return_address: u8,
+    signal: bool,
+    key: Key,
+}
+
+impl<'a> Compiler<'a> {
+    /// `section` holds the expressions; `key` is the one that signs, if any does.
+    pub fn new(
+        arch: Arch,
+        section: &'a [u8],
+        fde: &Fde<'_>,
+        key: Key,
+    ) -> Result<Compiler<'a>, ErrorKind> {
+        let column = fde.cie().return_address_register().0;
+        let return_address = u8::try_from(column)
+            .ok()
+            .filter(|&column| column < columns(arch))
+            .ok_or(ErrorKind::ReturnColumn(column))?;
+        let range = (fde.initial_address(), fde.end_address());
+        let signal = fde.is_signal_trampoline();
+        Ok(Compiler { arch, section, range, return_address, signal, key })
+    }
+
+    /// Vector registers are left out.
+    pub fn row<S: UnwindContextStorage<usize>>(
+        &self,
+        from: &UnwindTableRow<usize, S>,
+    ) -> Result<Row, ErrorKind> {
+        let start = from.start_address().max(self.range.0).min(self.range.1);
+        let end = from.end_address().min(self.range.1).max(start);
+        let mut row = Row::new(self.arch, start..end, cfa(from.cfa()), Silent::CalleeSaved);
+        row.return_address = self.return_address;
+        row.signal = self.signal;
+        for (column, from) in from.registers() {
+            if *column == SIGN_STATE && self.arch == Arch::Aarch64 {
+                row.signed = self.signed(from)?.then_some(self.key);
+            } else if column.0 < columns(self.arch).into() {
+                row.set(number(*column), rule(from));
+            }
+        }
+        // gimli starts with register 0 plus 0; no producer means that. An outermost frame
+        // needs no CFA.
+        let nothing = CfaRule::Register { register: 0, offset: 0 };
+        if row.cfa == nothing && row.rule(row.return_address) != Rule::Undefined {
+            return Err(ErrorKind::NoCfa);
+        }
+        Ok(row)
+    }
+
+    fn signed(&self, rule: &RegisterRule<usize>) -> Result<bool, ErrorKind> {
+        match rule {
+            RegisterRule::Undefined | RegisterRule::SameValue => Ok(false),
+            RegisterRule::Constant(value) => Ok(value & 1 == 1),
+            RegisterRule::ValExpression(e) => {
+                let end = e.offset.saturating_add(e.length);
+                let code = self.section.get(e.offset..end).ok_or(ErrorKind::Truncated)?;
+                let value = evaluate(code, None, &Registers::unknown(self.arch), &mut Nothing);
+                value.map(|value| value & 1 == 1).map_err(|_| ErrorKind::SignState)
+            }
+            _ => Err(ErrorKind::SignState),
+        }
+    }
+}
+
+/// General registers, and x86_64's return address. Behind them are vector registers.
+const fn columns(arch: Arch) -> u8 {
+    match arch {
+        Arch::X86_64 => 17,
+        Arch::Aarch64 => 32,
+    }
+}
+
+/// No memory: what needs any is no constant.
+struct Nothing;
+
+impl Memory for Nothing {
+    fn read(&mut self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+}
+
+fn cfa(rule: &gimli::CfaRule<usize>) -> CfaRule {
+    match *rule {
+        gimli::CfaRule::RegisterAndOffset { register, offset } => {
+            CfaRule::Register { register: number(register), offset }
+        }
+        gimli::CfaRule::Expression(e) => CfaRule::Expression(expression(e)),
+    }
+}
+
+fn rule(rule: &RegisterRule<usize>) -> Rule {
+    match *rule {
+        RegisterRule::SameValue => Rule::Same,
+        RegisterRule::Offset(offset) => Rule::AtCfa(offset),
+        RegisterRule::ValOffset(offset) => Rule::Cfa(offset),
+        RegisterRule::Register(register) => {
+            Rule::Register { register: number(register), offset: 0 }
+        }
+        RegisterRule::Expression(e) => Rule::AtExpression(expression(e)),
+        RegisterRule::ValExpression(e) => Rule::Expression(expression(e)),
+        // Constants come from `DW_CFA_AARCH64_negate_ra_state` alone, in a column of its own.
+        RegisterRule::Undefined | RegisterRule::Constant(_) => Rule::Undefined,
+        _ => Rule::Undefined,
+    }
+}
+
+/// Registers that are not kept have no value; all are the same in that.
+fn number(register: Register) -> u8 {
+    u8::try_from(register.0).unwrap_or(u8::MAX)
+}
+
+/// Offsets fit: [`super::Table::new`] refuses larger sections.
+fn expression(e: UnwindExpression<usize>) -> Expression {
+    Expression { offset: e.offset as u32, len: e.length as u32 }
+}

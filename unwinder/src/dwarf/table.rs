@@ -1,0 +1,240 @@
+//! A table of call-frame information: rows by address.
+
+use std::ops::Deref;
+
+use gimli::{BaseAddresses, Register, RegisterRule, UnwindContext, UnwindContextStorage};
+
+use super::augmentation::{self, Augmentations};
+use super::compile::Compiler;
+use super::error::{Error, ErrorKind, SectionName, Warning};
+use super::index::Index;
+use super::section::{Cfi, Fde, LastCie, Sections, Walk, What};
+use crate::LookupAddress;
+use crate::row::{Key, Miss, Row};
+use arch::Arch;
+
+/// Rules of one row: general and vector registers of either architecture.
+const RULES: usize = 128;
+
+/// States that instructions remember, with the current and the initial one.
+const STATES: usize = 16;
+
+/// Memory to decode rows in; make one and use it for all rows and tables.
+#[derive(Debug, Default)]
+pub struct Context(UnwindContext<usize, Storage>);
+
+impl Context {
+    /// Takes the memory.
+    pub fn new() -> Context {
+        Context::default()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Storage;
+
+impl UnwindContextStorage<usize> for Storage {
+    type Rules = [(Register, RegisterRule<usize>); RULES];
+    type Stack = Box<[gimli::UnwindTableRow<usize, Storage>; STATES]>;
+}
+
+/// The call-frame information of a module: `.eh_frame` or `.debug_frame`.
+///
+/// Addresses are those that the module was linked for ([`LookupAddress::unbiased`]).
+#[derive(Debug)]
+pub struct Table<D> {
+    arch: Arch,
+    name: SectionName,
+    bytes: D,
+    augmentations: Augmentations,
+    bases: BaseAddresses,
+    index: Index,
+}
+
+/// A frame description entry, for tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'t> {
+    /// Offset in the section.
+    pub offset: u64,
+    /// Start and end of the addresses that it covers.
+    pub range: (u64, u64),
+    /// Offset of its common information entry.
+    pub cie: u64,
+    /// The augmentation string.
+    pub augmentation: &'t [u8],
+    /// Whether it describes a signal trampoline.
+    pub signal: bool,
+}
+
+impl<D: Deref<Target = [u8]>> Table<D> {
+    /// Reads the sections once, and says what is wrong with them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TooLarge`]. Everything else is a warning: the rest of the table is good.
+    pub fn new(arch: Arch, sections: Sections<D>) -> Result<(Table<D>, Vec<Warning>), Error> {
+        let mut bases = BaseAddresses::default();
+        let (name, bytes) = match sections {
+            Sections::EhFrame { frame, header: _, text, got } => {
+                bases = bases.set_eh_frame(frame.address);
+                bases = text.map_or(bases.clone(), |text| bases.set_text(text));
+                bases = got.map_or(bases.clone(), |got| bases.set_got(got));
+                (SectionName::EhFrame, frame.bytes)
+            }
+            Sections::DebugFrame { bytes } => (SectionName::DebugFrame, bytes),
+        };
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(Error { section: name, offset: 0, kind: ErrorKind::TooLarge });
+        }
+        let augmentations = augmentation::fix(name, &bytes);
+        let index = Index::default();
+        let mut table = Table { arch, name, bytes, augmentations, bases, index };
+        let mut warnings = Vec::new();
+        table.index = Index::build(&table.cfi(), table.section(), &table.bases, &mut warnings);
+        Ok((table, warnings))
+    }
+
+    /// Which section it is.
+    pub const fn name(&self) -> SectionName {
+        self.name
+    }
+
+    /// The bytes that the expressions of rows are in. As long as the section in the file,
+    /// and equal to it but for augmentation strings.
+    pub fn section(&self) -> &[u8] {
+        self.augmentations.fixed.as_deref().unwrap_or(&self.bytes)
+    }
+
+    /// The row for an address. Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Miss`]: no entry covers the address, or it is broken.
+    pub fn row(&self, at: LookupAddress, context: &mut Context) -> Result<Row, Miss<Error>> {
+        let offset = self.index.find(at.value()).ok_or(Miss::NotCovered)?;
+        let cfi = self.cfi();
+        let fde = cfi.fde(&self.bases, offset as usize, &mut LastCie::default());
+        let fde = fde.map_err(Miss::Bad)?;
+        let found = self.row_of(&cfi, &fde, at.value(), context);
+        found.map_err(|kind| Miss::Bad(self.error(offset.into(), kind)))?.ok_or(Miss::NotCovered)
+    }
+
+    fn row_of(
+        &self,
+        cfi: &Cfi<'_>,
+        fde: &Fde<'_>,
+        at: u64,
+        context: &mut Context,
+    ) -> Result<Option<Row>, ErrorKind> {
+        let compiler = self.compiler(fde)?;
+        let mut rows = cfi.rows(&self.bases, &mut context.0, fde).map_err(|e| self.kind(e))?;
+        while let Some(row) = rows.next_row().map_err(|e| self.kind(e))? {
+            if row.contains(at) {
+                return compiler.row(row).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// All frame description entries in the order of the section.
+    pub fn entries(&self) -> Entries<'_, D> {
+        let walk = Walk::new(self.name, self.section());
+        Entries { table: self, walk, cfi: self.cfi(), cie: LastCie::default() }
+    }
+
+    /// Gives all rows of an entry to `each`, in ascending order of addresses.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the entry, after the rows before it.
+    pub fn rows(
+        &self,
+        entry: &Entry<'_>,
+        context: &mut Context,
+        mut each: impl FnMut(&Row),
+    ) -> Result<(), Error> {
+        let bad = |kind| self.error(entry.offset, kind);
+        let offset = usize::try_from(entry.offset).map_err(|_| bad(ErrorKind::Truncated))?;
+        let cfi = self.cfi();
+        let fde = cfi.fde(&self.bases, offset, &mut LastCie::default())?;
+        self.rows_of(&cfi, &fde, context, &mut each).map_err(bad)
+    }
+
+    fn rows_of(
+        &self,
+        cfi: &Cfi<'_>,
+        fde: &Fde<'_>,
+        context: &mut Context,
+        each: &mut impl FnMut(&Row),
+    ) -> Result<(), ErrorKind> {
+        let compiler = self.compiler(fde)?;
+        let mut rows = cfi.rows(&self.bases, &mut context.0, fde).map_err(|e| self.kind(e))?;
+        while let Some(row) = rows.next_row().map_err(|e| self.kind(e))? {
+            let row = compiler.row(row)?;
+            if row.range.0 < row.range.1 {
+                each(&row);
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, offset: u64, kind: ErrorKind) -> Error {
+        Error { section: self.name, offset, kind }
+    }
+
+    /// An instruction that gimli refuses.
+    fn kind(&self, error: gimli::Error) -> ErrorKind {
+        const NEGATE_RA_STATE_WITH_PC: u8 = 0x2c;
+        match ErrorKind::from(error) {
+            ErrorKind::Instruction(NEGATE_RA_STATE_WITH_PC) if self.arch == Arch::Aarch64 => {
+                ErrorKind::SignedWithPc
+            }
+            kind => kind,
+        }
+    }
+
+    fn cfi(&self) -> Cfi<'_> {
+        Cfi::new(self.arch, self.name, self.section())
+    }
+
+    fn compiler(&self, fde: &Fde<'_>) -> Result<Compiler<'_>, ErrorKind> {
+        let key_b = self.augmentations.key_b.binary_search(&fde.cie().offset()).is_ok();
+        Compiler::new(self.arch, self.section(), fde, if key_b { Key::B } else { Key::A })
+    }
+}
+
+/// Iterator over [`Table::entries`].
+#[derive(Debug)]
+pub struct Entries<'t, D> {
+    table: &'t Table<D>,
+    walk: Walk<'t>,
+    cfi: Cfi<'t>,
+    cie: LastCie<'t>,
+}
+
+impl<'t, D: Deref<Target = [u8]>> Iterator for Entries<'t, D> {
+    type Item = Result<Entry<'t>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let outline = loop {
+            match self.walk.next()? {
+                Ok(outline) if matches!(outline.what, What::Fde { .. }) => break outline,
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        };
+        let fde = match self.cfi.fde(&self.table.bases, outline.offset, &mut self.cie) {
+            Ok(fde) => fde,
+            Err(error) => return Some(Err(error)),
+        };
+        let cie = fde.cie().offset();
+        let string = augmentation::string(self.table.name, &self.table.bytes, cie);
+        Some(Ok(Entry {
+            offset: outline.offset as u64,
+            range: (fde.initial_address(), fde.end_address()),
+            cie: cie as u64,
+            augmentation: string.unwrap_or_default(),
+            signal: fde.is_signal_trampoline(),
+        }))
+    }
+}
