@@ -1,4 +1,5 @@
 //! Each rule and each call-frame instruction, in crafted `.eh_frame` sections.
+#![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 mod common;
 
@@ -349,6 +350,8 @@ fn no_rule_for_the_cfa() {
     frame.fde(cie, CODE + 4, 4, &[0x07, 16]);
     assert!(matches!(frame.row(CODE), Err(Miss::Bad(e)) if e.kind == ErrorKind::NoCfa));
     assert_eq!(rules(&frame.row(CODE + 4).unwrap()), [(16, Rule::Undefined)]);
+    // longjmp of glibc, aarch64: the buffer is in x0.
+    assert_eq!(one(Aarch64, &[0x0c, 0, 0]).row(CODE).unwrap().cfa, cfa(0, 0));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! gimli's row to ours.
 
+use std::cell::LazyCell;
+
 use gimli::{Register, RegisterRule, UnwindContextStorage, UnwindExpression, UnwindTableRow};
 
 use super::error::ErrorKind;
@@ -12,24 +14,30 @@ use arch::Arch;
 /// AADWARF64's `RA_SIGN_STATE`: bit 0 says that the return address is signed.
 const SIGN_STATE: Register = gimli::AArch64::RA_SIGN_STATE;
 
+/// What gimli begins with. longjmp of aarch64 says it in earnest.
+const NOTHING: CfaRule = CfaRule::Register { register: 0, offset: 0 };
+
 /// What all rows of an FDE have in common.
-pub(super) struct Compiler<'a> {
+pub(super) struct Compiler<'a, F: FnOnce() -> bool> {
     arch: Arch,
     section: &'a [u8],
     range: (u64, u64),
     return_address: u8,
     signal: bool,
     key: Key,
+    has_cfa: LazyCell<bool, F>,
 }
 
-impl<'a> Compiler<'a> {
-    /// `section` holds the expressions; `key` is the one that signs, if any does.
+impl<'a, F: FnOnce() -> bool> Compiler<'a, F> {
+    /// `section` holds the expressions; `key` is the one that signs, if any does; `has_cfa`
+    /// tells whether any instruction defines the CFA.
     pub fn new(
         arch: Arch,
         section: &'a [u8],
         fde: &Fde<'_>,
         key: Key,
-    ) -> Result<Compiler<'a>, ErrorKind> {
+        has_cfa: F,
+    ) -> Result<Compiler<'a, F>, ErrorKind> {
         let column = fde.cie().return_address_register().0;
         let return_address = u8::try_from(column)
             .ok()
@@ -37,7 +45,8 @@ impl<'a> Compiler<'a> {
             .ok_or(ErrorKind::ReturnColumn(column))?;
         let range = (fde.initial_address(), fde.end_address());
         let signal = fde.is_signal_trampoline();
-        Ok(Compiler { arch, section, range, return_address, signal, key })
+        let has_cfa = LazyCell::new(has_cfa);
+        Ok(Compiler { arch, section, range, return_address, signal, key, has_cfa })
     }
 
     /// Vector registers are left out.
@@ -57,13 +66,10 @@ impl<'a> Compiler<'a> {
                 row.set(number(*column), rule(from));
             }
         }
-        // gimli starts with register 0 plus 0; no producer means that. An outermost frame
-        // needs no CFA.
-        let nothing = CfaRule::Register { register: 0, offset: 0 };
-        if row.cfa == nothing && row.rule(row.return_address) != Rule::Undefined {
-            return Err(ErrorKind::NoCfa);
+        match row.cfa {
+            NOTHING if !outermost(&row) && !*self.has_cfa => Err(ErrorKind::NoCfa),
+            _ => Ok(row),
         }
-        Ok(row)
     }
 
     fn signed(&self, rule: &RegisterRule<usize>) -> Result<bool, ErrorKind> {
@@ -79,6 +85,11 @@ impl<'a> Compiler<'a> {
             _ => Err(ErrorKind::SignState),
         }
     }
+}
+
+/// An outermost frame needs no CFA.
+fn outermost(row: &Row) -> bool {
+    row.rule(row.return_address) == Rule::Undefined
 }
 
 /// General registers, and x86_64's return address. Behind them are vector registers.

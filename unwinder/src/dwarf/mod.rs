@@ -13,7 +13,7 @@
 //! After that nothing is allocated.
 //!
 //! gimli decodes the entries. It does not know two augmentation letters of aarch64
-//! ([`augmentation`]), and its use of a search table trusts it; [`header`] does not.
+//! (`augmentation.rs`), and it trusts search tables (`header.rs` does not).
 //!
 //! Left out: `DW_CFA_AARCH64_negate_ra_state_with_pc` (an error of its own), scalable
 //! vector sizes in expressions, address sizes other than 8, `DW_EH_PE_aligned`.
@@ -22,6 +22,7 @@ mod augmentation;
 mod compile;
 mod error;
 pub mod expression;
+mod header;
 
 mod index;
 mod section;

@@ -1,9 +1,9 @@
 //! The entries of a section, one after the other and one by offset.
 
 use gimli::{
-    BaseAddresses, CommonInformationEntry, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, Reader, UnwindContext, UnwindContextStorage, UnwindOffset, UnwindSection,
-    UnwindTable, Vendor,
+    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CommonInformationEntry,
+    DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Reader, UnwindContext,
+    UnwindContextStorage, UnwindOffset, UnwindSection, UnwindTable, Vendor,
 };
 
 use super::augmentation;
@@ -178,6 +178,20 @@ impl<'a> Cfi<'a> {
         }
     }
 
+    /// Whether an FDE says what the CFA is, at any address.
+    pub fn has_cfa(&self, bases: &BaseAddresses, fde: &Fde<'_>) -> bool {
+        match self {
+            Cfi::Eh(section) => {
+                defines_cfa(fde.cie().instructions(section, bases))
+                    || defines_cfa(fde.instructions(section, bases))
+            }
+            Cfi::Debug(section) => {
+                defines_cfa(fde.cie().instructions(section, bases))
+                    || defines_cfa(fde.instructions(section, bases))
+            }
+        }
+    }
+
     /// The rows of an FDE. The instructions of its CIE are run at once.
     pub fn rows<'x, 'ctx, S: UnwindContextStorage<usize>>(
         &'x self,
@@ -193,6 +207,14 @@ impl<'a> Cfi<'a> {
             Cfi::Debug(section) => UnwindTable::new(section, bases, context, fde),
         }
     }
+}
+
+/// Whether any instruction up to the first broken one defines the CFA.
+fn defines_cfa(instructions: CallFrameInstructionIter<'_, Slice<'_>>) -> bool {
+    use CallFrameInstruction::{DefCfa, DefCfaExpression, DefCfaSf};
+    instructions
+        .map_while(Result::ok)
+        .any(|i| matches!(i, DefCfa { .. } | DefCfaSf { .. } | DefCfaExpression { .. }))
 }
 
 /// The CIE that was read last: neighbouring FDEs share theirs.

@@ -7,8 +7,9 @@ use gimli::{BaseAddresses, Register, RegisterRule, UnwindContext, UnwindContextS
 use super::augmentation::{self, Augmentations};
 use super::compile::Compiler;
 use super::error::{Error, ErrorKind, SectionName, Warning};
+use super::header::Header;
 use super::index::Index;
-use super::section::{Cfi, Fde, LastCie, Sections, Walk, What};
+use super::section::{Cfi, Fde, LastCie, Section, Sections, Walk, What};
 use crate::LookupAddress;
 use crate::row::{Key, Miss, Row};
 use arch::Arch;
@@ -48,7 +49,14 @@ pub struct Table<D> {
     bytes: D,
     augmentations: Augmentations,
     bases: BaseAddresses,
-    index: Index,
+    lookup: Lookup<D>,
+}
+
+/// How FDEs are found.
+#[derive(Debug)]
+enum Lookup<D> {
+    Header(Header, D),
+    Index(Index),
 }
 
 /// A frame description entry, for tools.
@@ -74,24 +82,43 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     /// [`ErrorKind::TooLarge`]. Everything else is a warning: the rest of the table is good.
     pub fn new(arch: Arch, sections: Sections<D>) -> Result<(Table<D>, Vec<Warning>), Error> {
         let mut bases = BaseAddresses::default();
-        let (name, bytes) = match sections {
-            Sections::EhFrame { frame, header: _, text, got } => {
+        let (name, bytes, header) = match sections {
+            Sections::EhFrame { frame, header, text, got } => {
                 bases = bases.set_eh_frame(frame.address);
-                bases = text.map_or(bases.clone(), |text| bases.set_text(text));
-                bases = got.map_or(bases.clone(), |got| bases.set_got(got));
-                (SectionName::EhFrame, frame.bytes)
+                bases = text.into_iter().fold(bases, BaseAddresses::set_text);
+                bases = got.into_iter().fold(bases, BaseAddresses::set_got);
+                (SectionName::EhFrame, frame.bytes, header.map(|h| (h, frame.address)))
             }
-            Sections::DebugFrame { bytes } => (SectionName::DebugFrame, bytes),
+            Sections::DebugFrame { bytes } => (SectionName::DebugFrame, bytes, None),
         };
         if u32::try_from(bytes.len()).is_err() {
             return Err(Error { section: name, offset: 0, kind: ErrorKind::TooLarge });
         }
         let augmentations = augmentation::fix(name, &bytes);
-        let index = Index::default();
-        let mut table = Table { arch, name, bytes, augmentations, bases, index };
+        let lookup = Lookup::Index(Index::default());
+        let mut table = Table { arch, name, bytes, augmentations, bases, lookup };
         let mut warnings = Vec::new();
-        table.index = Index::build(&table.cfi(), table.section(), &table.bases, &mut warnings);
+        let index = Index::build(&table.cfi(), table.section(), &table.bases, &mut warnings);
+        table.lookup = Lookup::Index(index);
+        if let Some((header, frame)) = header {
+            table.prefer(header, frame).unwrap_or_else(|error| warnings.push(error));
+        }
         Ok((table, warnings))
+    }
+
+    /// Looks up through `.eh_frame_hdr` from now on, if it can be trusted.
+    fn prefer(&mut self, section: Section<D>, frame: u64) -> Result<(), Warning> {
+        let header = Header::parse(&section.bytes, section.address, frame)?;
+        if let Lookup::Index(index) = &self.lookup {
+            header.check(&section.bytes, &index.segments)?;
+        }
+        self.lookup = Lookup::Header(header, section.bytes);
+        Ok(())
+    }
+
+    /// Whether rows are found through `.eh_frame_hdr`.
+    pub const fn uses_header(&self) -> bool {
+        matches!(self.lookup, Lookup::Header(..))
     }
 
     /// Which section it is.
@@ -111,10 +138,18 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     ///
     /// [`Miss`]: no entry covers the address, or it is broken.
     pub fn row(&self, at: LookupAddress, context: &mut Context) -> Result<Row, Miss<Error>> {
-        let offset = self.index.find(at.value()).ok_or(Miss::NotCovered)?;
+        let offset = match &self.lookup {
+            Lookup::Header(header, bytes) => header.find(bytes, at.value()),
+            Lookup::Index(index) => index.find(at.value()),
+        };
+        let offset = offset.ok_or(Miss::NotCovered)?;
         let cfi = self.cfi();
         let fde = cfi.fde(&self.bases, offset as usize, &mut LastCie::default());
         let fde = fde.map_err(Miss::Bad)?;
+        // A search table does not say where functions end.
+        if !fde.contains(at.value()) {
+            return Err(Miss::NotCovered);
+        }
         let found = self.row_of(&cfi, &fde, at.value(), context);
         found.map_err(|kind| Miss::Bad(self.error(offset.into(), kind)))?.ok_or(Miss::NotCovered)
     }
@@ -126,7 +161,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         at: u64,
         context: &mut Context,
     ) -> Result<Option<Row>, ErrorKind> {
-        let compiler = self.compiler(fde)?;
+        let compiler = self.compiler(cfi, fde)?;
         let mut rows = cfi.rows(&self.bases, &mut context.0, fde).map_err(|e| self.kind(e))?;
         while let Some(row) = rows.next_row().map_err(|e| self.kind(e))? {
             if row.contains(at) {
@@ -167,7 +202,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         context: &mut Context,
         each: &mut impl FnMut(&Row),
     ) -> Result<(), ErrorKind> {
-        let compiler = self.compiler(fde)?;
+        let compiler = self.compiler(cfi, fde)?;
         let mut rows = cfi.rows(&self.bases, &mut context.0, fde).map_err(|e| self.kind(e))?;
         while let Some(row) = rows.next_row().map_err(|e| self.kind(e))? {
             let row = compiler.row(row)?;
@@ -197,9 +232,14 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         Cfi::new(self.arch, self.name, self.section())
     }
 
-    fn compiler(&self, fde: &Fde<'_>) -> Result<Compiler<'_>, ErrorKind> {
+    fn compiler<'a>(
+        &'a self,
+        cfi: &'a Cfi<'_>,
+        fde: &'a Fde<'_>,
+    ) -> Result<Compiler<'a, impl FnOnce() -> bool>, ErrorKind> {
         let key_b = self.augmentations.key_b.binary_search(&fde.cie().offset()).is_ok();
-        Compiler::new(self.arch, self.section(), fde, if key_b { Key::B } else { Key::A })
+        let key = if key_b { Key::B } else { Key::A };
+        Compiler::new(self.arch, self.section(), fde, key, || cfi.has_cfa(&self.bases, fde))
     }
 }
 

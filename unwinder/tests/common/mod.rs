@@ -1,5 +1,8 @@
 //! A small assembler for call-frame information, and what all tests of tables need.
+#![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 #![allow(dead_code, reason = "every test binary uses a part")]
+
+pub mod guests;
 
 use arch::Arch;
 use unwinder::dwarf::{Context, Error, Section, Sections, Table, Warning};
@@ -179,6 +182,19 @@ pub fn one_of(arch: Arch, augmentation: &str, instructions: &[u8]) -> Frame {
     let cie = frame.usual_cie(augmentation);
     frame.fde(cie, CODE, 0x100, instructions);
     frame
+}
+
+/// `.eh_frame_hdr` of `frame` with entries (first address, offset of the FDE), as linkers
+/// write it: DW_EH_PE_datarel | sdata4.
+pub fn header(frame: u64, entries: &[(u64, usize)]) -> Vec<u8> {
+    let pointer = frame.wrapping_sub(HEADER + 4) as u32;
+    let mut all = bytes![[1, PCREL, 3, 0x3b], pointer.to_le_bytes()];
+    all.extend((entries.len() as u32).to_le_bytes());
+    for &(start, fde) in entries {
+        all.extend((start.wrapping_sub(HEADER) as u32).to_le_bytes());
+        all.extend(((frame + fde as u64).wrapping_sub(HEADER) as u32).to_le_bytes());
+    }
+    all
 }
 
 /// `register + offset`
