@@ -149,7 +149,7 @@ fn compare(guest: &Guest, output: &str) -> usize {
         }
         assert_eq!(warnings, [], "{}", guest.name);
         let mut expected = parse(guest.arch, output, table.name());
-        let context = &mut Context::new();
+        let (context, lookup) = (&mut Context::new(), &mut Context::new());
         for entry in table.entries() {
             let entry = entry.unwrap();
             let place = format!("{} {} {:#x}", guest.name, table.name().name(), entry.offset);
@@ -159,7 +159,7 @@ fn compare(guest: &Guest, output: &str) -> usize {
                     rows.push(written(guest.arch, row));
                     // And the row is the one that is found.
                     for address in [row.range.0, row.range.1 - 1] {
-                        assert_eq!(table.row(common::at(address), &mut Context::new()), Ok(*row));
+                        assert_eq!(table.row(common::at(address), lookup), Ok(*row));
                     }
                 })
                 .unwrap();
