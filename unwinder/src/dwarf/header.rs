@@ -91,7 +91,8 @@ impl Header {
         for entry in 0..self.count.max(index.len()) {
             let listed = self.start(bytes, entry).zip(self.fde(bytes, entry));
             let real = index.get(entry).map(|s| (s.start, s.fde));
-            if listed != real {
+            // Both are missing where the entry is one too many and leads nowhere.
+            if listed.is_none() || listed != real {
                 let address = listed.iter().chain(&real).map(|&(start, _)| start).min();
                 let kind = ErrorKind::Disagrees { address: address.unwrap_or_default() };
                 return Err(self.error(entry, kind));

@@ -22,6 +22,7 @@ mod augmentation;
 mod compile;
 mod error;
 pub mod expression;
+pub mod fuzz;
 mod header;
 
 mod index;

@@ -15,7 +15,7 @@ use crate::row::{Key, Miss, Row};
 use arch::Arch;
 
 /// Rules of one row: general and vector registers of either architecture.
-const RULES: usize = 128;
+const RULES: usize = 96;
 
 /// States that instructions remember, with the current and the initial one.
 const STATES: usize = 16;
