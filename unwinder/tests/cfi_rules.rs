@@ -139,7 +139,7 @@ fn restore_with_several_initial_rules() {
     frame.fde(offset, CODE + 1, 1, &[]);
     assert_eq!(frame.row(CODE).unwrap().rule(6), Rule::AtCfa(-16));
     let Err(Miss::Bad(error)) = frame.row(CODE + 1) else { panic!() };
-    assert_eq!(error.kind, ErrorKind::InstructionContext);
+    assert_eq!((error.kind, error.offset), (ErrorKind::InstructionContext, offset as u64));
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! gimli's row to ours.
 
-use std::cell::LazyCell;
+use std::cell::OnceCell;
 
-use gimli::{Register, RegisterRule, UnwindContextStorage, UnwindExpression, UnwindTableRow};
+use gimli::{
+    BaseAddresses, Register, RegisterRule, UnwindContextStorage, UnwindExpression, UnwindTableRow,
+};
 
 use super::error::ErrorKind;
 use super::expression::evaluate;
-use super::section::Fde;
+use super::section::{Cfi, Fde};
 use crate::row::{CfaRule, Expression, Key, Row, Rule, Silent};
 use crate::{Memory, Registers};
 use arch::Arch;
@@ -18,35 +20,32 @@ const SIGN_STATE: Register = gimli::AArch64::RA_SIGN_STATE;
 const NOTHING: CfaRule = CfaRule::Register { register: 0, offset: 0 };
 
 /// What all rows of an FDE have in common.
-pub(super) struct Compiler<'a, F: FnOnce() -> bool> {
-    arch: Arch,
-    section: &'a [u8],
-    range: (u64, u64),
+pub(super) struct Compiler<'a> {
+    table: Source<'a>,
+    fde: &'a Fde<'a>,
     return_address: u8,
-    signal: bool,
-    key: Key,
-    has_cfa: LazyCell<bool, F>,
+    has_cfa: OnceCell<bool>,
 }
 
-impl<'a, F: FnOnce() -> bool> Compiler<'a, F> {
-    /// `section` holds the expressions; `key` is the one that signs, if any does; `has_cfa`
-    /// tells whether any instruction defines the CFA.
-    pub fn new(
-        arch: Arch,
-        section: &'a [u8],
-        fde: &Fde<'_>,
-        key: Key,
-        has_cfa: F,
-    ) -> Result<Compiler<'a, F>, ErrorKind> {
-        let column = fde.cie().return_address_register().0;
-        let return_address = u8::try_from(column)
-            .ok()
-            .filter(|&column| column < columns(arch))
-            .ok_or(ErrorKind::ReturnColumn(column))?;
-        let range = (fde.initial_address(), fde.end_address());
-        let signal = fde.is_signal_trampoline();
-        let has_cfa = LazyCell::new(has_cfa);
-        Ok(Compiler { arch, section, range, return_address, signal, key, has_cfa })
+/// What all FDEs of a table have in common, and which key signs in this one.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub arch: Arch,
+    pub cfi: &'a Cfi<'a>,
+    pub bases: &'a BaseAddresses,
+    /// Holds the expressions.
+    pub section: &'a [u8],
+    pub key: Key,
+}
+
+impl<'a> Compiler<'a> {
+    pub fn new(table: Source<'a>, fde: &'a Fde<'a>) -> Result<Compiler<'a>, ErrorKind> {
+        let column = fde.cie().return_address_register();
+        if column.0 >= columns(table.arch).into() {
+            return Err(ErrorKind::ReturnColumn(column.0));
+        }
+        let return_address = number(column);
+        Ok(Compiler { table, fde, return_address, has_cfa: OnceCell::new() })
     }
 
     /// Vector registers are left out.
@@ -54,22 +53,30 @@ impl<'a, F: FnOnce() -> bool> Compiler<'a, F> {
         &self,
         from: &UnwindTableRow<usize, S>,
     ) -> Result<Row, ErrorKind> {
-        let start = from.start_address().max(self.range.0).min(self.range.1);
-        let end = from.end_address().min(self.range.1).max(start);
-        let mut row = Row::new(self.arch, start..end, cfa(from.cfa()), Silent::CalleeSaved);
+        let arch = self.table.arch;
+        // Instructions may advance behind the function.
+        let limit = self.fde.end_address();
+        let start = from.start_address().min(limit);
+        let end = from.end_address().min(limit);
+        let mut row = Row::new(arch, start..end, cfa(from.cfa()), Silent::CalleeSaved);
         row.return_address = self.return_address;
-        row.signal = self.signal;
+        row.signal = self.fde.is_signal_trampoline();
         for (column, from) in from.registers() {
-            if *column == SIGN_STATE && self.arch == Arch::Aarch64 {
-                row.signed = self.signed(from)?.then_some(self.key);
-            } else if column.0 < columns(self.arch).into() {
+            if *column == SIGN_STATE && arch == Arch::Aarch64 {
+                row.signed = self.signed(from)?.then_some(self.table.key);
+            } else if column.0 < columns(arch).into() {
                 row.set(number(*column), rule(from));
             }
         }
         match row.cfa {
-            NOTHING if !outermost(&row) && !*self.has_cfa => Err(ErrorKind::NoCfa),
+            NOTHING if !outermost(&row) && !self.has_cfa() => Err(ErrorKind::NoCfa),
             _ => Ok(row),
         }
+    }
+
+    fn has_cfa(&self) -> bool {
+        let Source { cfi, bases, .. } = self.table;
+        *self.has_cfa.get_or_init(|| cfi.has_cfa(bases, self.fde))
     }
 
     fn signed(&self, rule: &RegisterRule<usize>) -> Result<bool, ErrorKind> {
@@ -78,8 +85,9 @@ impl<'a, F: FnOnce() -> bool> Compiler<'a, F> {
             RegisterRule::Constant(value) => Ok(value & 1 == 1),
             RegisterRule::ValExpression(e) => {
                 let end = e.offset.saturating_add(e.length);
-                let code = self.section.get(e.offset..end).ok_or(ErrorKind::Truncated)?;
-                let value = evaluate(code, None, &Registers::unknown(self.arch), &mut Nothing);
+                let code = self.table.section.get(e.offset..end).ok_or(ErrorKind::Truncated)?;
+                let value =
+                    evaluate(code, None, &Registers::unknown(self.table.arch), &mut Nothing);
                 value.map(|value| value & 1 == 1).map_err(|_| ErrorKind::SignState)
             }
             _ => Err(ErrorKind::SignState),

@@ -13,7 +13,7 @@ pub const FRAME: u64 = 0x40_0000;
 pub const HEADER: u64 = 0x3f_0000;
 
 /// Entries of one input that are looked at closely.
-const ENTRIES: usize = 48;
+const ENTRIES: usize = 16;
 
 type Bytes<'a> = Table<&'a [u8]>;
 

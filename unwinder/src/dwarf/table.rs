@@ -1,11 +1,14 @@
 //! A table of call-frame information: rows by address.
 
+use std::convert::Infallible;
 use std::ops::Deref;
 
-use gimli::{BaseAddresses, Register, RegisterRule, UnwindContext, UnwindContextStorage};
+use gimli::{
+    BaseAddresses, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindTableRow,
+};
 
 use super::augmentation::{self, Augmentations};
-use super::compile::Compiler;
+use super::compile::{Compiler, Source};
 use super::error::{Error, ErrorKind, SectionName, Warning};
 use super::header::Header;
 use super::index::Index;
@@ -14,7 +17,9 @@ use crate::LookupAddress;
 use crate::row::{Key, Miss, Row};
 use arch::Arch;
 
-/// Rules of one row: general and vector registers of either architecture.
+/// Rules of one row: general and vector registers of either architecture. gimli copies whole
+/// rows, and rows of 4 KiB (128 rules) cost it twice the time: they fall on each other in
+/// the cache.
 const RULES: usize = 96;
 
 /// States that instructions remember, with the current and the initial one.
@@ -36,8 +41,10 @@ struct Storage;
 
 impl UnwindContextStorage<usize> for Storage {
     type Rules = [(Register, RegisterRule<usize>); RULES];
-    type Stack = Box<[gimli::UnwindTableRow<usize, Storage>; STATES]>;
+    type Stack = Box<[GimliRow; STATES]>;
 }
+
+type GimliRow = UnwindTableRow<usize, Storage>;
 
 /// The call-frame information of a module: `.eh_frame` or `.debug_frame`.
 ///
@@ -150,25 +157,10 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         if !fde.contains(at.value()) {
             return Err(Miss::NotCovered);
         }
-        let found = self.row_of(&cfi, &fde, at.value(), context);
-        found.map_err(|kind| Miss::Bad(self.error(offset.into(), kind)))?.ok_or(Miss::NotCovered)
-    }
-
-    fn row_of(
-        &self,
-        cfi: &Cfi<'_>,
-        fde: &Fde<'_>,
-        at: u64,
-        context: &mut Context,
-    ) -> Result<Option<Row>, ErrorKind> {
-        let compiler = self.compiler(cfi, fde)?;
-        let mut rows = cfi.rows(&self.bases, &mut context.0, fde).map_err(|e| self.kind(e))?;
-        while let Some(row) = rows.next_row().map_err(|e| self.kind(e))? {
-            if row.contains(at) {
-                return compiler.row(row).map(Some);
-            }
-        }
-        Ok(None)
+        let row = self.visit(&cfi, &fde, context, |row, compiler| {
+            if row.contains(at.value()) { compiler.row(row).map(Some) } else { Ok(None) }
+        });
+        row.map_err(Miss::Bad)?.ok_or(Miss::NotCovered)
     }
 
     /// All frame description entries in the order of the section.
@@ -188,33 +180,47 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         context: &mut Context,
         mut each: impl FnMut(&Row),
     ) -> Result<(), Error> {
-        let bad = |kind| self.error(entry.offset, kind);
-        let offset = usize::try_from(entry.offset).map_err(|_| bad(ErrorKind::Truncated))?;
+        let offset = usize::try_from(entry.offset).unwrap_or(usize::MAX);
         let cfi = self.cfi();
         let fde = cfi.fde(&self.bases, offset, &mut LastCie::default())?;
-        self.rows_of(&cfi, &fde, context, &mut each).map_err(bad)
-    }
-
-    fn rows_of(
-        &self,
-        cfi: &Cfi<'_>,
-        fde: &Fde<'_>,
-        context: &mut Context,
-        each: &mut impl FnMut(&Row),
-    ) -> Result<(), ErrorKind> {
-        let compiler = self.compiler(cfi, fde)?;
-        let mut rows = cfi.rows(&self.bases, &mut context.0, fde).map_err(|e| self.kind(e))?;
-        while let Some(row) = rows.next_row().map_err(|e| self.kind(e))? {
+        let end = self.visit(&cfi, &fde, context, |row, compiler| {
             let row = compiler.row(row)?;
             if row.range.0 < row.range.1 {
                 each(&row);
             }
-        }
-        Ok(())
+            Ok(None::<Infallible>)
+        });
+        end.map(|_| ())
     }
 
-    fn error(&self, offset: u64, kind: ErrorKind) -> Error {
-        Error { section: self.name, offset, kind }
+    /// Gives rows to `visit` until it has something. An error is the FDE's or, if that is
+    /// where the instruction is, the CIE's.
+    fn visit<'a, T>(
+        &'a self,
+        cfi: &'a Cfi<'a>,
+        fde: &'a Fde<'a>,
+        context: &mut Context,
+        mut visit: impl FnMut(&GimliRow, &Compiler<'a>) -> Result<Option<T>, ErrorKind>,
+    ) -> Result<Option<T>, Error> {
+        let of_fde = |kind| self.error(fde.offset(), kind);
+        let key_b = self.augmentations.key_b.binary_search(&fde.cie().offset()).is_ok();
+        let key = if key_b { Key::B } else { Key::A };
+        let section = self.section();
+        let source = Source { arch: self.arch, cfi, bases: &self.bases, section, key };
+        let compiler = Compiler::new(source, fde).map_err(of_fde)?;
+        let mut rows = cfi
+            .rows(&self.bases, &mut context.0, fde)
+            .map_err(|error| self.error(fde.cie().offset(), self.kind(error)))?;
+        while let Some(row) = rows.next_row().map_err(|error| of_fde(self.kind(error)))? {
+            if let done @ Some(_) = visit(row, &compiler).map_err(of_fde)? {
+                return Ok(done);
+            }
+        }
+        Ok(None)
+    }
+
+    fn error(&self, offset: usize, kind: ErrorKind) -> Error {
+        Error { section: self.name, offset: offset as u64, kind }
     }
 
     /// An instruction that gimli refuses.
@@ -230,16 +236,6 @@ impl<D: Deref<Target = [u8]>> Table<D> {
 
     fn cfi(&self) -> Cfi<'_> {
         Cfi::new(self.arch, self.name, self.section())
-    }
-
-    fn compiler<'a>(
-        &'a self,
-        cfi: &'a Cfi<'_>,
-        fde: &'a Fde<'_>,
-    ) -> Result<Compiler<'a, impl FnOnce() -> bool>, ErrorKind> {
-        let key_b = self.augmentations.key_b.binary_search(&fde.cie().offset()).is_ok();
-        let key = if key_b { Key::B } else { Key::A };
-        Compiler::new(self.arch, self.section(), fde, key, || cfi.has_cfa(&self.bases, fde))
     }
 }
 
