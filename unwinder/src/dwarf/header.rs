@@ -9,7 +9,7 @@
 //! off, unsorted, of another link, or say less than all. It needs no memory of ours.
 
 use super::error::{Error, ErrorKind, SectionName};
-use super::index::Segment;
+use super::index::Index;
 
 const VERSION: u8 = 1;
 /// Behind the version and the encodings.
@@ -79,7 +79,7 @@ impl Header {
 
     /// Whether the search table says what `index` says. If not, the error names the first
     /// entry that does not.
-    pub fn check(&self, bytes: &[u8], index: &[Segment]) -> Result<(), Error> {
+    pub fn check(&self, bytes: &[u8], index: &Index) -> Result<(), Error> {
         let mut last = 0;
         for entry in 0..self.count {
             let start = self.start(bytes, entry).unwrap_or_default();
@@ -90,7 +90,7 @@ impl Header {
         }
         for entry in 0..self.count.max(index.len()) {
             let listed = self.start(bytes, entry).zip(self.fde(bytes, entry));
-            let real = index.get(entry).map(|s| (s.start, s.fde));
+            let real = index.get(entry);
             // Both are missing where the entry is one too many and leads nowhere.
             if listed.is_none() || listed != real {
                 let address = listed.iter().chain(&real).map(|&(start, _)| start).min();

@@ -9,19 +9,21 @@ use super::error::{Error, ErrorKind, SectionName, Warning};
 use super::section::{Cfi, LastCie, Outline, Walk, What};
 
 /// Addresses and the FDE that describes them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub start: u64,
-    pub end: u64,
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    start: u64,
+    end: u64,
     /// Offset of the FDE. Sections are below 4 GiB.
-    pub fde: u32,
+    fde: u32,
 }
 
-/// Disjoint segments in ascending order: 24 bytes for an FDE, or twice that at worst, if
-/// all of them overlap.
+/// First addresses, ascending, and the FDE that describes what follows, if anything does:
+/// 12 bytes for an FDE, or twice that at worst, if all of them overlap. They are apart
+/// because a search touches few of the FDEs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    pub segments: Vec<Segment>,
+    starts: Vec<u64>,
+    fdes: Vec<u32>,
 }
 
 impl Index {
@@ -38,15 +40,24 @@ impl Index {
         if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
             segments = disjoint(cfi, &segments, warnings);
         }
-        segments.shrink_to_fit();
-        Index { segments }
+        let starts = segments.iter().map(|s| s.start).collect();
+        Index { starts, fdes: segments.iter().map(|s| s.fde).collect() }
     }
 
-    /// The offset of the FDE that covers `address`.
+    /// The offset of the FDE that covers `address`, if any does: a segment ends where its
+    /// FDE does or where the next one begins.
     pub fn find(&self, address: u64) -> Option<u32> {
-        let behind = self.segments.partition_point(|s| s.start <= address);
-        let segment = self.segments.get(behind.checked_sub(1)?)?;
-        (address < segment.end).then_some(segment.fde)
+        let behind = self.starts.partition_point(|&start| start <= address);
+        self.fdes.get(behind.checked_sub(1)?).copied()
+    }
+
+    /// First address and FDE of an entry.
+    pub fn get(&self, entry: usize) -> Option<(u64, u32)> {
+        self.starts.get(entry).copied().zip(self.fdes.get(entry).copied())
+    }
+
+    pub fn len(&self) -> usize {
+        self.starts.len()
     }
 }
 

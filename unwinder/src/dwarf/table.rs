@@ -117,7 +117,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     fn prefer(&mut self, section: Section<D>, frame: u64) -> Result<(), Warning> {
         let header = Header::parse(&section.bytes, section.address, frame)?;
         if let Lookup::Index(index) = &self.lookup {
-            header.check(&section.bytes, &index.segments)?;
+            header.check(&section.bytes, index)?;
         }
         self.lookup = Lookup::Header(header, section.bytes);
         Ok(())
@@ -153,7 +153,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         let cfi = self.cfi();
         let fde = cfi.fde(&self.bases, offset as usize, &mut LastCie::default());
         let fde = fde.map_err(Miss::Bad)?;
-        // A search table does not say where functions end.
+        // Neither says where functions end.
         if !fde.contains(at.value()) {
             return Err(Miss::NotCovered);
         }
