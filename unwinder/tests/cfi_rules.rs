@@ -300,6 +300,20 @@ fn values_in_registers_that_are_not_kept() {
 }
 
 #[test]
+fn numbers_that_do_not_fit() {
+    assert_eq!(kind(X86_64, &bytes![[0x0e], [0xff; 9], [0x7f]]), ErrorKind::Leb128);
+    assert_eq!(kind(X86_64, &[0x0e, 0x80]), ErrorKind::Truncated);
+    assert_eq!(x86(&bytes![[0x0e], [0xff; 9], [0x01]]).cfa, cfa(7, -1));
+    let mut frame = Frame::debug(X86_64);
+    let cie = frame.usual_cie("");
+    frame.fde(cie, u64::MAX - 8, 8, &[0x41, 0x02, 0xff]);
+    let last = at(u64::MAX - 1);
+    let (table, _) = frame.table();
+    let Err(Miss::Bad(error)) = table.row(last, &mut Context::new()) else { panic!() };
+    assert_eq!(error.kind, ErrorKind::AddressOverflow);
+}
+
+#[test]
 fn more_rules_than_registers() {
     let many: Vec<u8> = (0..200).flat_map(|n| bytes![[0x07], uleb(n)]).collect();
     assert_eq!(kind(Aarch64, &many), ErrorKind::TooManyRules);
