@@ -89,6 +89,15 @@ pub enum Key {
     B,
 }
 
+/// Why a table has no row for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Miss<E> {
+    /// No entry covers it.
+    NotCovered,
+    /// The entry that covers it is broken.
+    Bad(E),
+}
+
 /// A table row in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {

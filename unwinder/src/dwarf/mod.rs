@@ -1,45 +1,34 @@
 //! DWARF call-frame information: `.eh_frame`, `.eh_frame_hdr`, `.debug_frame`.
+//!
+//! ```text
+//! Sections ─► augmentation: 'B' and 'G' read and taken out
+//!          ─► section: entry by entry ─► index: address ranges ◄─ agrees? ─ header
+//!
+//! address ─► header or index ─► FDE ─► gimli's row machine ─► compile ─► Row
+//! ```
+//!
+//! What is modelled: DWARF 5 section 6.4, the LSB's `.eh_frame` and `.eh_frame_hdr`, and
+//! AADWARF64's return-address signing. [`Table::new`] reads each section once and says what
+//! is wrong with it ([`Warning`]); a broken entry costs its own function, not the table.
+//! After that nothing is allocated.
+//!
+//! gimli decodes the entries. It does not know two augmentation letters of aarch64
+//! (`augmentation.rs`), and it trusts search tables (`header.rs` does not).
+//!
+//! Left out: `DW_CFA_AARCH64_negate_ra_state_with_pc` (an error of its own), scalable
+//! vector sizes in expressions, address sizes other than 8, `DW_EH_PE_aligned`.
 
+mod augmentation;
+mod compile;
+mod error;
 pub mod expression;
+pub mod fuzz;
+mod header;
 
-/// A section that holds call-frame information.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SectionName {
-    /// `.eh_frame`
-    EhFrame,
-    /// `.eh_frame_hdr`
-    EhFrameHdr,
-    /// `.debug_frame`
-    DebugFrame,
-}
+mod index;
+mod section;
+mod table;
 
-impl SectionName {
-    /// As in the section header.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SectionName::EhFrame => ".eh_frame",
-            SectionName::EhFrameHdr => ".eh_frame_hdr",
-            SectionName::DebugFrame => ".debug_frame",
-        }
-    }
-}
-
-/// What is wrong with call-frame information, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{}, offset {offset:#x}: {kind}", section.name())]
-pub struct Error {
-    /// The section.
-    pub section: SectionName,
-    /// Offset of the entry in it.
-    pub offset: u64,
-    /// What is wrong.
-    pub kind: ErrorKind,
-}
-
-/// What is wrong with an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum ErrorKind {
-    /// It does not end inside its section.
-    #[error("truncated")]
-    Truncated,
-}
+pub use error::{Error, ErrorKind, SectionName, Warning};
+pub use section::{Section, Sections};
+pub use table::{Context, Entries, Entry, Table};
