@@ -152,3 +152,12 @@ pub const fn return_column(arch: Arch) -> u8 {
         Arch::Aarch64 => arch::aarch64::regs::RA as u8,
     }
 }
+
+/// Why a table has no row for an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Miss<E> {
+    /// The table does not cover it.
+    NotCovered,
+    /// The table's entry for it is broken.
+    Bad(E),
+}
