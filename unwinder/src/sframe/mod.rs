@@ -18,8 +18,10 @@
 //! | [`function`], [`frame_row`] | entries as they are written down |
 //! | [`rules`] | what the words of a row mean |
 //! | [`table`] | lookup in a section, or in several that follow each other |
+//! | [`check`] | validation of all functions and rows |
 //! | [`error`] | what can be wrong |
 
+pub mod check;
 pub mod error;
 pub mod frame_row;
 pub mod function;
@@ -28,6 +30,7 @@ pub mod rules;
 mod source;
 pub mod table;
 
+pub use check::{Problem, Severity};
 pub use error::{Error, ErrorKind, Warning, WarningKind};
 pub use frame_row::FrameRow;
 pub use function::Function;
@@ -36,6 +39,9 @@ pub use rules::Found;
 pub use source::ByteOrder;
 pub use table::Table;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod check_tests;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod crafted;
