@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::{Deref, Range};
 
-use super::frame_row::{FrameRow, Heads};
+use super::frame_row::{FrameRow, Heads, Order};
 use super::function::{Function, Part};
 use super::header::{Abi, Version};
 use super::source::Source;
@@ -165,7 +165,7 @@ impl Check<'_> {
 
     /// Checks the rows of a function; the end of those that can be read.
     fn rows(&mut self, part: &Part, function: &Function) -> u64 {
-        let mut heads = Heads::new(part, function);
+        let mut heads = Heads::new(part, function, Order::Ascending);
         let mut end = function.rows_at;
         let mut before = None;
         while let Some(head) = heads.next(&mut &*self.bytes) {

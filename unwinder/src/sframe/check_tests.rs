@@ -162,7 +162,7 @@ fn rows_that_are_broken() {
     error(&size, 0, Severity::Row, at, ErrorKind::WordSize);
     let order = one(Version::V2, |f| f.rows = vec![vec![2, 3, 8], vec![1, 3, 8]]);
     let first = Problem::Warning(Warning { offset: at, kind: WarningKind::FirstRow(2) });
-    let kind = ErrorKind::RowOrder { start: 1, before: 2 };
+    let kind = ErrorKind::RowOrder { start: 1, lowest: 2 };
     let second = Problem::Error { severity: Severity::Row, error: Error { offset: at + 3, kind } };
     assert_eq!(problems(&order), [first, second]);
     let start = one(Version::V2, |f| f.rows.push(vec![17, 3, 8]));

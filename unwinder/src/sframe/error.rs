@@ -185,12 +185,12 @@ pub enum ErrorKind {
     #[error("size code 3 of the data words, which should be 0, 1 or 2")]
     WordSize,
     /// Rows that are not in order.
-    #[error("the row starts at {start:#x}, below the one before at {before:#x}")]
+    #[error("the row starts at {start:#x}, which should be {lowest:#x} or above")]
     RowOrder {
         /// Start of the row in the function.
         start: u32,
-        /// Start of the previous row.
-        before: u32,
+        /// As the row before has it.
+        lowest: u64,
     },
     /// A row behind the function, or behind its repeated block.
     #[error("the row starts at {start:#x}, which should be below {bound:#x}")]

@@ -104,6 +104,15 @@ impl Head {
     }
 }
 
+/// What is demanded of the starts of rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Two rows may start together.
+    Ascending,
+    /// Each row starts behind the one before, as the kernel wants it.
+    Strict,
+}
+
 /// Reads heads one after the other.
 pub(super) struct Heads {
     at: u64,
@@ -113,12 +122,14 @@ pub(super) struct Heads {
     order: ByteOrder,
     bound: u32,
     repeats: bool,
-    before: u32,
+    /// The lowest start that the next row may have.
+    lowest: u64,
+    rows: Order,
 }
 
 impl Heads {
     #[inline]
-    pub fn new(part: &Part, function: &Function) -> Heads {
+    pub fn new(part: &Part, function: &Function, rows: Order) -> Heads {
         Heads {
             at: function.rows_at,
             end: part.rows_end(),
@@ -127,7 +138,8 @@ impl Heads {
             order: part.header.abi.order(),
             bound: function.bound(),
             repeats: function.info.repeats(),
-            before: 0,
+            lowest: 0,
+            rows,
         }
     }
 
@@ -144,7 +156,10 @@ impl Heads {
         self.left = self.left.checked_sub(1)?;
         let head = self.read(source);
         match &head {
-            Ok(head) => (self.at, self.before) = (head.end(), head.start),
+            Ok(head) => {
+                self.at = head.end();
+                self.lowest = u64::from(head.start) + u64::from(self.rows == Order::Strict);
+            }
             Err(_) => self.stop(),
         }
         Some(head)
@@ -166,8 +181,8 @@ impl Heads {
         if head.end() > self.end {
             return Err(truncated);
         }
-        if start < self.before {
-            return Err(error(ErrorKind::RowOrder { start, before: self.before }));
+        if u64::from(start) < self.lowest {
+            return Err(error(ErrorKind::RowOrder { start, lowest: self.lowest }));
         }
         if start > self.bound || start == self.bound && self.repeats {
             return Err(error(ErrorKind::RowStart { start, bound: self.bound }));
@@ -227,8 +242,9 @@ impl Part {
         source: &mut impl Source,
         function: &Function,
         offset: u32,
+        rows: Order,
     ) -> Result<Option<(Head, u32)>, Error> {
-        let mut heads = Heads::new(self, function);
+        let mut heads = Heads::new(self, function, rows);
         let mut found = None;
         while let Some(head) = heads.next(source) {
             let head = head?;

@@ -18,6 +18,7 @@
 //! | [`function`], [`frame_row`] | entries as they are written down |
 //! | [`rules`] | what the words of a row mean |
 //! | [`table`] | lookup in a section, or in several that follow each other |
+//! | [`registry`] | the kernel's list of sections |
 //! | [`check`] | validation of all functions and rows |
 //! | [`error`] | what can be wrong |
 
@@ -26,6 +27,7 @@ pub mod error;
 pub mod frame_row;
 pub mod function;
 pub mod header;
+pub mod registry;
 pub mod rules;
 mod source;
 pub mod table;
@@ -35,6 +37,7 @@ pub use error::{Error, ErrorKind, Warning, WarningKind};
 pub use frame_row::FrameRow;
 pub use function::Function;
 pub use header::{Abi, Header, Version};
+pub use registry::Registry;
 pub use rules::Found;
 pub use source::ByteOrder;
 pub use table::Table;
@@ -48,6 +51,9 @@ mod crafted;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod header_tests;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod registry_tests;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests;

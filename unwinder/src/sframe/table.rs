@@ -13,7 +13,7 @@ use std::ops::Deref;
 
 use arch::Arch;
 
-use super::frame_row::{FrameRow, Heads};
+use super::frame_row::{FrameRow, Heads, Order};
 use super::function::{Entry, Function, Part};
 use super::header::{HEADER_LEN, Header, MAGIC, Version};
 use super::rules::{self, Found};
@@ -96,7 +96,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         let part = self.parts.get(number as usize).ok_or(Miss::NotCovered)?;
         let mut bytes = &*self.data;
         let function = part.function(&mut bytes, index, number).map_err(Miss::Bad)?;
-        let mut found = part.answer(&mut bytes, &function, pc)?;
+        let mut found = part.answer(&mut bytes, &function, pc, Order::Ascending)?;
         if let Found::Row(row) = &mut found {
             row.range.0 = row.range.0.max(from);
         }
@@ -133,7 +133,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     /// The rows of a function of this table, up to the first one that cannot be read.
     pub fn rows(&self, function: &Function) -> impl Iterator<Item = Result<FrameRow, Error>> {
         let part = self.parts.get(function.part as usize);
-        let mut heads = part.map(|p| (p, Heads::new(p, function)));
+        let mut heads = part.map(|p| (p, Heads::new(p, function, Order::Ascending)));
         std::iter::from_fn(move || {
             let (part, heads) = heads.as_mut()?;
             let head = heads.next(&mut &*self.data)?;
@@ -170,6 +170,7 @@ impl Part {
         source: &mut impl Source,
         function: &Function,
         pc: u64,
+        rows: Order,
     ) -> Result<Found, Miss<Error>> {
         let Range32 { offset, base, len } = within(function, pc).ok_or(Miss::NotCovered)?;
         let abi = self.header.abi;
@@ -184,7 +185,7 @@ impl Part {
                 (false, true) => Err(Miss::NotCovered),
             };
         }
-        let found = self.find_row(source, function, offset).map_err(Miss::Bad)?;
+        let found = self.find_row(source, function, offset, rows).map_err(Miss::Bad)?;
         let (head, end) = found.ok_or(Miss::NotCovered)?;
         let row = self.frame_row(source, head).map_err(Miss::Bad)?;
         let range = base + u64::from(head.start)..base + u64::from(end.min(len));
