@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::header::{Abi, Header, Version};
 use super::source::{Source, piece};
 use super::{Error, ErrorKind};
-use crate::row::Key;
+use crate::row::{Key, Miss};
 
 /// A header, and where its section is. Several of them may follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,14 @@ pub(super) struct Entry {
     pub end: Option<u64>,
 }
 
+impl Entry {
+    /// Whether `pc` is in it. One that is not within 64 bits holds nothing.
+    #[inline]
+    pub fn holds(&self, pc: u64) -> bool {
+        self.start <= pc && self.end.is_some_and(|end| pc < end)
+    }
+}
+
 impl Part {
     /// Offset of function `index`'s entry in the data.
     #[inline]
@@ -182,17 +190,50 @@ impl Part {
         index: u32,
         part: u32,
     ) -> Result<Function, Error> {
-        let function = self.decode(source, index, part)?;
+        let entry = self.entry(source, index)?;
+        self.function_of(source, entry, index, part)
+    }
+
+    /// Function `index`, if `pc` is in it.
+    #[inline]
+    pub(super) fn function_with(
+        &self,
+        source: &mut impl Source,
+        index: u32,
+        part: u32,
+        pc: u64,
+    ) -> Result<Function, Miss<Error>> {
+        let entry = self.entry(source, index).map_err(Miss::Bad)?;
+        if !entry.holds(pc) {
+            return Err(Miss::NotCovered);
+        }
+        self.function_of(source, entry, index, part).map_err(Miss::Bad)
+    }
+
+    #[inline]
+    fn function_of(
+        &self,
+        source: &mut impl Source,
+        entry: Entry,
+        index: u32,
+        part: u32,
+    ) -> Result<Function, Error> {
+        let function = self.decode(source, entry, index, part)?;
         self.check(&function).map_err(|kind| Error { offset: function.offset, kind })?;
         Ok(function)
     }
 
     #[inline]
-    fn decode(&self, source: &mut impl Source, index: u32, part: u32) -> Result<Function, Error> {
+    fn decode(
+        &self,
+        source: &mut impl Source,
+        entry: Entry,
+        index: u32,
+        part: u32,
+    ) -> Result<Function, Error> {
         let (offset, version) = (self.entry_at(index), self.header.version);
         let order = self.header.abi.order();
         let error = |kind| Error { offset, kind };
-        let entry = self.entry(source, index)?;
         if entry.end.is_none() {
             return Err(error(ErrorKind::AddressOverflow));
         }

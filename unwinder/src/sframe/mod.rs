@@ -20,12 +20,14 @@
 //! | [`table`] | lookup in a section, or in several that follow each other |
 //! | [`registry`] | the kernel's list of sections |
 //! | [`check`] | validation of all functions and rows |
+//! | [`fuzz`] | the oracle that fuzzing drives |
 //! | [`error`] | what can be wrong |
 
 pub mod check;
 pub mod error;
 pub mod frame_row;
 pub mod function;
+pub mod fuzz;
 pub mod header;
 pub mod registry;
 pub mod rules;
@@ -45,6 +47,9 @@ pub use table::Table;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod check_tests;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod corpus_tests;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod crafted;

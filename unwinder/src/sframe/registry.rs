@@ -285,7 +285,7 @@ impl Registry {
 impl Section {
     fn lookup(&self, source: &mut impl Source, ip: u64) -> Result<Found, Miss<Error>> {
         let index = self.search(source, ip).map_err(Miss::Bad)?.ok_or(Miss::NotCovered)?;
-        let function = self.part.function(source, index, 0).map_err(Miss::Bad)?;
+        let function = self.part.function_with(source, index, 0, ip)?;
         let code = function.range();
         if code.start < self.text.start || code.end > self.text.end {
             let kind = ErrorKind::NotCode { start: code.start };

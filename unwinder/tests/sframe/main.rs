@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 mod cfi;
+mod fuzz;
 mod guests;
 mod oracle;
 mod readelf;
