@@ -5,16 +5,18 @@
 //! same bytes.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use arch::Arch;
 
 use super::frame_row::{Heads, Order};
 use super::function::{Entry, Part};
 use super::registry::{LookupError, Mapping, Mappings, Policy, Registry};
-use super::{Abi, Error, ErrorKind, Found, Function, Problem, Severity, Table, Version, rules};
+use super::rules::{self, Rules};
+use super::{Abi, Error, ErrorKind, Found, Function, Problem, Severity, Table, Version};
 use crate::address::InterruptedAddress;
 use crate::memory::Copied;
-use crate::row::{Miss, Row, Rule};
+use crate::row::{Miss, Row, Rule, Silent};
 use crate::{CodeAddress, LookupAddress, Memory};
 
 /// Where the bytes are taken to be.
@@ -191,7 +193,7 @@ fn slow_row(
         return match (f.is_signal(), f.is_flexible()) {
             (true, _) => Ok(Found::SignalTrampoline),
             (_, true) => Err(Miss::NotCovered),
-            _ => Ok(Found::Row(rules::row(arch, f.range(), rules::outermost(arch)))),
+            _ => Ok(Found::Row(row_of(arch, f.range(), rules::outermost(arch)))),
         };
     }
     let block = if f.info.repeats() { u64::from(f.block) } else { u64::from(f.size) };
@@ -211,10 +213,17 @@ fn slow_row(
     let (start, head) = found.ok_or(Miss::NotCovered)?;
     let row = part.frame_row(&mut bytes, head).map_err(Miss::Bad)?;
     let rules = part.rules(f, &row).map_err(Miss::Bad)?;
-    let mut answer = rules::row(arch, start..end.min(f.range().end), rules);
+    let mut answer = row_of(arch, start..end.min(f.range().end), rules);
     answer.signal = f.version == Version::V3 && f.info.0 & 0x80 != 0;
     answer.signed = (row.info.0 & 0x80 != 0 && arch == Arch::Aarch64).then_some(f.info.key());
     Ok(Found::Row(answer))
+}
+
+fn row_of(arch: Arch, range: Range<u64>, rules: Rules) -> Row {
+    let mut row = Row::new(arch, range, rules.cfa, Silent::Unknown);
+    row.set(row.return_address, rules.ra);
+    row.set(arch.fp() as u8, rules.fp);
+    row
 }
 
 /// The table's answer. Where functions overlap, a row may begin before it is the one that is

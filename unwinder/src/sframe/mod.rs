@@ -29,6 +29,7 @@ pub mod frame_row;
 pub mod function;
 pub mod fuzz;
 pub mod header;
+mod lookup;
 pub mod registry;
 pub mod rules;
 mod source;

@@ -291,7 +291,7 @@ impl Section {
             let kind = ErrorKind::NotCode { start: code.start };
             return Err(Miss::Bad(Error { offset: function.offset, kind }));
         }
-        self.part.answer(source, &function, ip, Order::Strict)
+        Ok(self.part.answer(source, &function, ip, Order::Strict)?.found(0))
     }
 
     /// The last function that starts at or below `ip`. Nobody checked that they ascend.

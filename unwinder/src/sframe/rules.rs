@@ -17,7 +17,7 @@ use arch::Arch;
 use super::frame_row::FrameRow;
 use super::function::{Function, Part};
 use super::{Error, ErrorKind};
-use crate::row::{CfaRule, Row, Rule, Silent, return_column};
+use crate::row::{CfaRule, Row, Rule};
 
 /// The answer of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,15 +101,6 @@ impl Part {
         let ra = or_in_register(arch, ra.or(fixed(self.header.fixed_ra)))?;
         Ok(Rules { cfa, ra, fp: fp.or(fixed(self.header.fixed_fp)).unwrap_or(Rule::Same) })
     }
-}
-
-/// A row for `range`, with these rules.
-#[inline]
-pub(super) fn row(arch: Arch, range: std::ops::Range<u64>, rules: Rules) -> Row {
-    let mut row = Row::new(arch, range, rules.cfa, Silent::Unknown);
-    row.set(return_column(arch), rules.ra);
-    row.set(arch.fp() as u8, rules.fp);
-    row
 }
 
 /// Those of an outermost frame: there is no caller.

@@ -15,9 +15,8 @@ use arch::Arch;
 
 use super::frame_row::{FrameRow, Heads, Order};
 use super::function::{Entry, Function, Part};
-use super::header::{HEADER_LEN, Header, MAGIC, Version};
-use super::rules::{self, Found};
-use super::source::Source;
+use super::header::{HEADER_LEN, Header, MAGIC};
+use super::rules::Found;
 use super::{Abi, Error, ErrorKind, Warning, WarningKind};
 use crate::LookupAddress;
 use crate::row::Miss;
@@ -33,11 +32,15 @@ pub struct Table<D> {
 /// How the functions are searched.
 #[derive(Clone, Debug)]
 enum Functions {
-    /// There is one part; its functions ascend and none overlaps another one.
-    InPlace,
+    /// There is one part; its functions ascend and none overlaps another one. With the starts
+    /// of some of them, which are closer together in memory.
+    InPlace(Vec<u64>),
     /// Ascending.
     Sorted(Vec<Visible>),
 }
+
+/// One of so many functions has its start among the samples.
+const STRIDE: u32 = 32;
 
 /// A function that something is looked up in.
 #[derive(Clone, Copy, Debug)]
@@ -89,25 +92,25 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     pub fn row(&self, at: LookupAddress) -> Result<Found, Miss<Error>> {
         let pc = at.value();
         let found = match &self.functions {
-            Functions::InPlace => self.search(pc),
+            Functions::InPlace(samples) => self.search(samples, pc),
             Functions::Sorted(list) => search_sorted(list, pc),
         };
         let Visible { from, part: number, index } = found.ok_or(Miss::NotCovered)?;
         let part = self.parts.get(number as usize).ok_or(Miss::NotCovered)?;
         let mut bytes = &*self.data;
         let function = part.function_with(&mut bytes, index, number, pc)?;
-        let mut found = part.answer(&mut bytes, &function, pc, Order::Ascending)?;
-        if let Found::Row(row) = &mut found {
-            row.range.0 = row.range.0.max(from);
-        }
-        Ok(found)
+        let answer = part.answer(&mut bytes, &function, pc, Order::Ascending)?;
+        Ok(answer.found(from))
     }
 
     /// The last function of the only part that starts at or below `pc`.
     #[inline]
-    fn search(&self, pc: u64) -> Option<Visible> {
+    fn search(&self, samples: &[u64], pc: u64) -> Option<Visible> {
         let part = self.parts.first()?;
-        let (index, from) = part.search(&mut &*self.data, pc)?;
+        let sample = samples.partition_point(|&start| start <= pc).checked_sub(1)? as u32;
+        let first = sample * STRIDE; // no more than there are functions
+        let count = (part.header.functions - first).min(STRIDE);
+        let (index, from) = part.search(&mut &*self.data, first, count, pc)?;
         Some(Visible { from, part: 0, index })
     }
 
@@ -144,84 +147,6 @@ impl<D: Deref<Target = [u8]>> Table<D> {
             Some(row)
         })
     }
-}
-
-impl Part {
-    /// The last function that starts at or below `pc`, and its start. Functions ascend.
-    #[inline]
-    fn search(&self, source: &mut impl Source, pc: u64) -> Option<(u32, u64)> {
-        let (mut low, mut len) = (0, self.header.functions);
-        let mut from = self.start(source, 0).filter(|&start| len > 0 && start <= pc)?;
-        while len > 1 {
-            let half = len / 2;
-            let start = self.start(source, low + half)?;
-            if start <= pc {
-                (low, from) = (low + half, start);
-            }
-            len -= half;
-        }
-        Some((low, from))
-    }
-
-    /// The row of `function` that is in force at `pc`.
-    #[inline]
-    pub(super) fn answer(
-        &self,
-        source: &mut impl Source,
-        function: &Function,
-        pc: u64,
-        rows: Order,
-    ) -> Result<Found, Miss<Error>> {
-        let Range32 { offset, base, len } = within(function, pc).ok_or(Miss::NotCovered)?;
-        let abi = self.header.abi;
-        let unsupported = Error { offset: function.offset, kind: ErrorKind::Unsupported(abi) };
-        let arch = abi.arch().ok_or(Miss::Bad(unsupported))?;
-        if function.rows == 0 && function.version == Version::V3 {
-            return match (function.is_signal(), function.is_flexible()) {
-                (true, _) => Ok(Found::SignalTrampoline),
-                (false, false) => {
-                    Ok(Found::Row(rules::row(arch, function.range(), rules::outermost(arch))))
-                }
-                (false, true) => Err(Miss::NotCovered),
-            };
-        }
-        let found = self.find_row(source, function, offset, rows).map_err(Miss::Bad)?;
-        let (head, end) = found.ok_or(Miss::NotCovered)?;
-        let row = self.frame_row(source, head).map_err(Miss::Bad)?;
-        let range = base + u64::from(head.start)..base + u64::from(end.min(len));
-        let mut answer = rules::row(arch, range, self.rules(function, &row).map_err(Miss::Bad)?);
-        answer.signal = function.is_signal();
-        if arch == Arch::Aarch64 && row.info.signed() {
-            answer.signed = Some(function.info.key());
-        }
-        Ok(Found::Row(answer))
-    }
-}
-
-/// An address in a function.
-struct Range32 {
-    /// Of the address, in the function or in its block.
-    offset: u32,
-    /// Start of the function or of its block.
-    base: u64,
-    /// Bytes of the function from there on.
-    len: u32,
-}
-
-/// Where `pc` is in `function`.
-#[inline]
-fn within(function: &Function, pc: u64) -> Option<Range32> {
-    let offset = u32::try_from(pc.checked_sub(function.start)?).ok()?;
-    if offset >= function.size {
-        return None;
-    }
-    if !function.info.repeats() {
-        return Some(Range32 { offset, base: function.start, len: function.size });
-    }
-    let in_block = offset.checked_rem(function.block.into())?;
-    let before = offset - in_block;
-    let base = function.start + u64::from(before);
-    Some(Range32 { offset: in_block, base, len: function.size - before })
 }
 
 #[inline]
@@ -301,13 +226,14 @@ fn strange(header: &Header) -> impl Iterator<Item = (u64, WarningKind)> {
 /// Checks order and number of rows, and decides how to search.
 fn arrange(data: &[u8], parts: &[Part], warnings: &mut Vec<Warning>) -> Result<Functions, Error> {
     let mut in_place = parts.len() == 1;
+    let mut samples = Vec::new();
     for (number, part) in parts.iter().enumerate() {
         let number = u32::try_from(number)
             .map_err(|_| Error { offset: part.offset, kind: ErrorKind::TooLarge })?;
-        in_place &= check_part(data, part, number, warnings)?;
+        in_place &= check_part(data, part, number, &mut samples, warnings)?;
     }
     Ok(match in_place {
-        true => Functions::InPlace,
+        true => Functions::InPlace(samples),
         false => Functions::Sorted(sort(data, parts)),
     })
 }
@@ -317,6 +243,7 @@ fn check_part(
     data: &[u8],
     part: &Part,
     number: u32,
+    samples: &mut Vec<u64>,
     warnings: &mut Vec<Warning>,
 ) -> Result<bool, Error> {
     let mut before = None::<Entry>;
@@ -331,6 +258,9 @@ fn check_part(
             }
         }
         in_place &= entry.end.is_some() && entry.size != 0;
+        if index % STRIDE == 0 && in_place {
+            samples.push(entry.start);
+        }
         match part.function(&mut &*data, index, number) {
             Ok(function) => found += u64::from(function.rows),
             Err(_) => all = false,
