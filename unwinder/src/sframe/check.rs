@@ -126,6 +126,10 @@ impl Check<'_> {
             let kind = ErrorKind::NotCode { start: code.start };
             self.error(Severity::Function, Error { offset, kind });
         }
+        if function.is_flexible() && part.header.abi == Abi::S390x {
+            let kind = ErrorKind::NotFlexible(part.header.abi);
+            self.error(Severity::Function, Error { offset, kind });
+        }
         self.function_bits(part, &function);
         let end = self.rows(part, &function);
         let rows = function.rows_at - function.version.attribute_len()..end;
@@ -206,8 +210,8 @@ impl Check<'_> {
             self.warn(offset, WarningKind::Signed(part.header.abi));
         }
         if part.header.abi == Abi::S390x {
-            // Its rules are not known here, but it has three of them at most.
-            if words > 3 {
+            // Its rules are not known here, but a default row has three of them at most.
+            if words > 3 && !function.is_flexible() {
                 self.error(Severity::Row, Error { offset, kind: ErrorKind::WordCount(words) });
             }
             return;

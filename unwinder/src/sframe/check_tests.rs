@@ -126,7 +126,9 @@ fn codes_that_mean_nothing() {
     let kind = one(Version::V3, |f| f.kind = 2);
     error(&kind, 0, function, 28, ErrorKind::FunctionType(2));
     let flexible = of(Version::V3, Abi::S390x, |f| f.kind = 1);
-    error(&flexible, 0, function, 28, ErrorKind::NotFlexible(Abi::S390x));
+    let kind = ErrorKind::NotFlexible(Abi::S390x);
+    let problem = Problem::Error { severity: function, error: Error { offset: 28, kind } };
+    assert_eq!(problems(&flexible), [problem]);
 }
 
 #[test]
@@ -254,4 +256,37 @@ fn problems_of_all_sections_are_found() {
     assert_eq!(offsets, [28, second + 28, second + 28]);
     assert!(problems.iter().all(|p| p.severity() == Severity::Warning));
     assert!(problems[2].to_string().contains("overlaps"), "{}", problems[2]);
+}
+
+#[test]
+fn a_broken_function_spoils_only_its_own_addresses() {
+    let row: &[(u8, u8, &[i8])] = &[(0, 1, &[8])];
+    let functions = [0x1000, 0x2000, 0x3000].map(|start| Fun::new(start, 16, row));
+    let mut section = Section::new(Version::V3, Abi::Amd64, functions.to_vec());
+    section.functions[1].kind = 9;
+    let (table, _) = Table::new(Arch::X86_64, ADDRESS, section.build()).unwrap();
+    let bad = |pc| matches!(table.row(key(pc)), Err(Miss::Bad(_)));
+    assert!(!bad(0x1fff) && bad(0x2000) && bad(0x200f) && !bad(0x2010));
+    assert!(table.row(key(0x1000)).is_ok() && table.row(key(0x300f)).is_ok());
+}
+
+#[test]
+fn work_is_bounded_by_the_length_of_the_section() {
+    // All functions share the same rows: not more rows than were announced are read.
+    let row: &[(u8, u8, &[i8])] = &[(0, 1, &[8])];
+    let rows: Vec<_> = (0..250).map(|start| vec![start, 3, 8]).collect();
+    let mut functions = vec![Fun::new(0x1000, 16, row); 20_000];
+    functions[0] = Fun { rows, size: 255, ..functions[0].clone() };
+    let mut section = Section::new(Version::V2, Abi::Amd64, functions);
+    for i in 1..20_000 {
+        section = section.patch(28 + i * 20 + 8, &[0, 0, 0, 0, 250]);
+    }
+    let error = Table::new(Arch::X86_64, ADDRESS, section.build()).unwrap_err();
+    let kind = ErrorKind::RowCount { found: 250 * 20_000, announced: 250 + 19_999 };
+    assert_eq!(error.kind, kind);
+    // As many sections as fit, all functions of which are the same one.
+    let one = one(Version::V3, |_| {});
+    let (table, _) = Table::new(Arch::X86_64, ADDRESS, concatenate(&vec![one; 20_000])).unwrap();
+    assert_eq!((table.parts().len(), table.check().len()), (20_000, 19_999));
+    assert!(table.row(key(0x1000)).is_ok());
 }

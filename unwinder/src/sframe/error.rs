@@ -131,6 +131,9 @@ pub enum ErrorKind {
     /// More sections or functions than can be numbered.
     #[error("too large")]
     TooLarge,
+    /// A function that was read from another table.
+    #[error("the function is not of this table")]
+    OtherTable,
 
     /// The function's addresses do not fit 64 bits.
     #[error("the function is not within 64 bits")]

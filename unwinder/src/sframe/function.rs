@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use super::header::{Abi, Header, Version};
+use super::header::{Header, Version};
 use super::source::{Source, piece};
 use super::{Error, ErrorKind};
 use crate::row::{Key, Miss};
@@ -92,7 +92,7 @@ pub struct Function {
 impl Function {
     /// Its instructions.
     pub const fn range(&self) -> Range<u64> {
-        self.start..self.start + self.size as u64 // was checked
+        self.start..self.start.saturating_add(self.size as u64)
     }
 
     /// Rows hold register numbers (version 3).
@@ -168,6 +168,7 @@ impl Part {
     }
 
     /// Where a function is.
+    #[inline]
     pub(super) fn entry(&self, source: &mut impl Source, index: u32) -> Result<Entry, Error> {
         let at = self.entry_at(index);
         let unreadable = Error { offset: at, kind: ErrorKind::Unreadable };
@@ -285,9 +286,6 @@ impl Part {
         }
         if function.kind & 0x1f > 1 {
             return Err(ErrorKind::FunctionType(function.kind & 0x1f));
-        }
-        if function.is_flexible() && self.header.abi == Abi::S390x {
-            return Err(ErrorKind::NotFlexible(self.header.abi));
         }
         let needed = u64::from(function.rows) * (u64::from(function.start_width) + 1);
         if needed > len {

@@ -1,5 +1,7 @@
 //! Lookup in one section: the function, the row, its rules.
 
+use std::hint::select_unpredictable;
+
 use arch::Arch;
 
 use super::frame_row::Order;
@@ -49,9 +51,8 @@ impl Part {
         while len > 1 {
             let half = len / 2;
             let start = self.start(source, low + half)?;
-            if start <= pc {
-                (low, from) = (low + half, start);
-            }
+            // A guess would be wrong every other time.
+            (low, from) = select_unpredictable(start <= pc, (low + half, start), (low, from));
             len -= half;
         }
         Some((low, from))

@@ -41,7 +41,7 @@ pub use frame_row::FrameRow;
 pub use function::Function;
 pub use header::{Abi, Header, Version};
 pub use registry::Registry;
-pub use rules::Found;
+pub use rules::{Found, Rules};
 pub use source::ByteOrder;
 pub use table::Table;
 

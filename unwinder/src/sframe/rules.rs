@@ -32,9 +32,12 @@ pub enum Found {
 
 /// The three rules that a row has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rules {
+pub struct Rules {
+    /// Canonical frame address.
     pub cfa: CfaRule,
+    /// Return address.
     pub ra: Rule,
+    /// The caller's frame pointer.
     pub fp: Rule,
 }
 

@@ -16,7 +16,7 @@ use arch::Arch;
 use super::frame_row::{FrameRow, Heads, Order};
 use super::function::{Entry, Function, Part};
 use super::header::{HEADER_LEN, Header, MAGIC};
-use super::rules::Found;
+use super::rules::{Found, Rules};
 use super::{Abi, Error, ErrorKind, Warning, WarningKind};
 use crate::LookupAddress;
 use crate::row::Miss;
@@ -53,7 +53,8 @@ struct Visible {
 
 impl<D: Deref<Target = [u8]>> Table<D> {
     /// Reads a module's section, which is linked at `address`. lld leaves several sections,
-    /// one behind the other; they make one table.
+    /// one behind the other; they make one table. The byte order is the section's own: whether
+    /// it is the file's, its ABI in [`Table::parts`] tells.
     ///
     /// # Errors
     ///
@@ -146,6 +147,16 @@ impl<D: Deref<Target = [u8]>> Table<D> {
             }
             Some(row)
         })
+    }
+
+    /// What a row of a function of this table means.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]: nothing, or nothing that can be unwound here.
+    pub fn rules(&self, function: &Function, row: &FrameRow) -> Result<Rules, Error> {
+        let other = Error { offset: row.offset, kind: ErrorKind::OtherTable };
+        self.parts.get(function.part as usize).ok_or(other)?.rules(function, row)
     }
 }
 

@@ -193,6 +193,9 @@ fn functions_and_rows_are_listed() {
     assert_eq!(rows.iter().map(|r| r.start).collect::<Vec<_>>(), [0, 1, 4]);
     assert_eq!(rows[2].words().collect::<Vec<_>>(), [16, -16]);
     assert_eq!((rows[2].control(1), rows[2].word(2)), (Some(0xf0), None));
+    let (cfa, ra) = (cfa(6, 16), Rule::AtCfa(-8));
+    let rules = Rules { cfa, ra, fp: Rule::AtCfa(-16) };
+    assert_eq!(table.rules(&functions[2], &rows[2]), Ok(rules));
 }
 
 #[test]
