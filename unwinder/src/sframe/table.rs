@@ -1,9 +1,12 @@
 //! Lookup in a module's section.
 //!
 //! ```text
-//! data ─► headers ─► in order, without gaps in the rules? ─► search in place
-//!                    else one sorted list of all functions ─► search there ─► row
+//! one section, functions ascend and none overlaps another   search samples, then in place
+//! otherwise                                                 search one sorted list of them all
 //! ```
+//!
+//! Samples are the starts of every 32nd function: a large table is spread over memory that
+//! caches do not hold.
 //!
 //! Everything that a lookup relies on is either checked by [`Table::new`] or by the lookup
 //! itself; nothing is trusted because the section as a whole looked sound.
@@ -59,7 +62,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     /// # Errors
     ///
     /// [`Error`]: the section cannot be used. What is wrong with a single function or row is
-    /// found when it is looked up, or by `Table::check`.
+    /// found when it is looked up, or by [`Table::check`].
     pub fn new(arch: Arch, address: u64, data: D) -> Result<(Table<D>, Vec<Warning>), Error> {
         Table::open(Some(arch), address, data)
     }

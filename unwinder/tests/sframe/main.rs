@@ -2,7 +2,7 @@
 //!
 //! `tests/data` has the sections of programs that assemblers and linkers of three generations
 //! made (binutils 2.40, 2.44 and 2.47.50), as `PROGRAM.ADDRESS.sframe` and
-//! `PROGRAM.ADDRESS.eh_frame`.
+//! `PROGRAM.ADDRESS.eh_frame`: what `objcopy -O binary --only-section` takes out of them.
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
