@@ -33,4 +33,4 @@ pub use address::{
 pub use end::{End, ExpressionError, TableError};
 pub use memory::Memory;
 pub use registers::Registers;
-pub use row::Row;
+pub use row::{Miss, Row};

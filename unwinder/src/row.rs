@@ -102,7 +102,7 @@ pub enum Miss<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Start and end of the instructions it holds for. In the module's own addresses as the
-    /// tables give it, in the process's as [`crate::Modules`] gives it.
+    /// tables give it, in the process's as `Modules` gives it.
     pub range: (u64, u64),
     /// Canonical frame address.
     pub cfa: CfaRule,
