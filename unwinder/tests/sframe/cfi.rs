@@ -119,7 +119,7 @@ fn step(row: &Row, pc: u64, section: &[u8], arch: Arch) -> Result<Step, End> {
     let registers = frame(arch, pc);
     let address = InterruptedAddress(pc).into();
     let Caller { address, registers, cfa } = apply(row, address, &registers, section, &mut Made)?;
-    Ok((cfa, address.value(), registers.fp(), row.signed.is_some()))
+    Ok((cfa.unwrap_or_default(), address.value(), registers.fp(), row.signed.is_some()))
 }
 
 /// Counts of addresses.
