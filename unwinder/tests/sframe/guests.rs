@@ -38,10 +38,10 @@ impl Guest {
     }
 }
 
-/// The programs of `tests/data`.
+/// The programs of `tests/data/sframe`.
 pub fn all() -> Vec<Guest> {
     let mut sections = BTreeMap::<String, BTreeMap<String, Section>>::new();
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/sframe");
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let file = path.file_name().unwrap().to_str().unwrap();
