@@ -7,6 +7,7 @@
 //! InstructionPointer   a thread's program counter        look up  pc
 //! ReturnAddress        what a call left behind           look up  ra - 1   (inside the call)
 //! InterruptedAddress   what a signal frame holds         look up  pc
+//! CallAddress          where a recorded branch came from look up  call
 //! ```
 //!
 //! A call can be the last instruction of its function, so that its return address is in the
@@ -28,6 +29,10 @@ pub struct ReturnAddress(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterruptedAddress(pub u64);
 
+/// The address of a call instruction, as branch records have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallAddress(pub u64);
+
 /// The code address of a frame, with its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CodeAddress {
@@ -37,6 +42,9 @@ pub enum CodeAddress {
     Return(ReturnAddress),
     /// That of a frame that a signal interrupted.
     Interrupted(InterruptedAddress),
+    /// The call itself that a frame is in the middle of. Unlike a return address it is the
+    /// instruction, and is looked up as it is.
+    Call(CallAddress),
 }
 
 /// An address inside the instruction that a frame is at: the key of all table lookups.
@@ -49,7 +57,8 @@ impl CodeAddress {
         match self {
             CodeAddress::Current(InstructionPointer(a))
             | CodeAddress::Return(ReturnAddress(a))
-            | CodeAddress::Interrupted(InterruptedAddress(a)) => a,
+            | CodeAddress::Interrupted(InterruptedAddress(a))
+            | CodeAddress::Call(CallAddress(a)) => a,
         }
     }
 
@@ -58,13 +67,14 @@ impl CodeAddress {
         match self {
             CodeAddress::Return(ReturnAddress(a)) => LookupAddress(a.wrapping_sub(1)),
             CodeAddress::Current(InstructionPointer(a))
-            | CodeAddress::Interrupted(InterruptedAddress(a)) => LookupAddress(a),
+            | CodeAddress::Interrupted(InterruptedAddress(a))
+            | CodeAddress::Call(CallAddress(a)) => LookupAddress(a),
         }
     }
 
     /// Whether all registers of this frame are those of a thread: nothing was called here.
     pub const fn is_exact(self) -> bool {
-        !matches!(self, CodeAddress::Return(_))
+        matches!(self, CodeAddress::Current(_) | CodeAddress::Interrupted(_))
     }
 }
 
@@ -99,6 +109,12 @@ impl From<InterruptedAddress> for CodeAddress {
     }
 }
 
+impl From<CallAddress> for CodeAddress {
+    fn from(call: CallAddress) -> CodeAddress {
+        CodeAddress::Call(call)
+    }
+}
+
 impl fmt::Display for CodeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.value())
@@ -120,6 +136,7 @@ mod tests {
         let key = |a: CodeAddress| a.lookup().value();
         assert_eq!(key(InstructionPointer(0x100).into()), 0x100);
         assert_eq!(key(InterruptedAddress(0x100).into()), 0x100);
+        assert_eq!(key(CallAddress(0x100).into()), 0x100);
         assert_eq!(key(ReturnAddress(0x100).into()), 0xff);
         assert_eq!(key(ReturnAddress(0).into()), u64::MAX);
         assert_eq!(CodeAddress::from(ReturnAddress(0x100)).value(), 0x100);

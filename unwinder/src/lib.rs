@@ -21,16 +21,28 @@ pub mod dwarf;
 mod end;
 pub mod fp;
 pub mod memory;
+pub mod method;
+pub mod module;
+pub mod modules;
+pub mod policy;
 pub mod registers;
 pub mod row;
 pub mod sframe;
 pub mod signal;
 pub mod step;
+pub mod unwind;
+pub mod walk;
 
 pub use address::{
-    CodeAddress, InstructionPointer, InterruptedAddress, LookupAddress, ReturnAddress,
+    CallAddress, CodeAddress, InstructionPointer, InterruptedAddress, LookupAddress, ReturnAddress,
 };
 pub use end::{End, ExpressionError, TableError};
 pub use memory::Memory;
+pub use method::Method;
+pub use module::Module;
+pub use modules::Modules;
+pub use policy::Policy;
 pub use registers::Registers;
 pub use row::{Miss, Row};
+pub use unwind::{Context, Unwound, step};
+pub use walk::{Frame, Walk};

@@ -71,17 +71,38 @@ pub fn apply(
         return Err(End::NullReturnAddress);
     }
     let mut caller = Registers::unknown(arch);
-    caller.set(arch.sp() as u8, frame.cfa);
     for column in 0..Registers::COUNT as u8 {
-        if let Some(value) = frame.register(column, memory)? {
+        if let Some(value) = frame.register(column, memory) {
             caller.set(column, value);
         }
+    }
+    if !row.signal && arch == Arch::Aarch64 {
+        caller.forget(LINK); // the caller's call has overwritten it
     }
     let address = match row.signal {
         true => InterruptedAddress(return_address).into(),
         false => ReturnAddress(return_address).into(),
     };
     Ok(Caller { address, registers: caller, cfa: Some(frame.cfa) })
+}
+
+/// aarch64's link register.
+const LINK: u8 = arch::aarch64::regs::RA as u8;
+
+/// Progress: `CFA > sp`. Only a frame that calls nothing may have the CFA at its stack pointer,
+/// and only on aarch64: x86_64 has the return address there.
+#[inline]
+pub(crate) fn progress(
+    arch: Arch,
+    address: CodeAddress,
+    sp: Option<u64>,
+    cfa: u64,
+) -> Result<(), End> {
+    let Some(sp) = sp else { return Ok(()) };
+    if cfa > sp || cfa == sp && address.is_exact() && arch == Arch::Aarch64 {
+        return Ok(());
+    }
+    Err(End::NoProgress { sp, cfa })
 }
 
 struct Frame<'a> {
@@ -92,16 +113,11 @@ struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Progress: `CFA > sp`. Only a frame that was not called from further may have the CFA
-    /// at its stack pointer (aarch64's leaf, x86_64 after nothing was pushed: impossible, as
-    /// the return address is there). A signal may have changed stacks.
     fn check_progress(&self, address: CodeAddress) -> Result<(), End> {
-        let Some(sp) = self.registers.sp() else { return Ok(()) };
-        let leaf = address.is_exact() && self.registers.arch() == Arch::Aarch64;
-        if self.row.signal || self.cfa > sp || leaf && self.cfa == sp {
-            return Ok(());
+        match self.row.signal {
+            true => Ok(()), // a signal may have changed stacks
+            false => progress(self.registers.arch(), address, self.registers.sp(), self.cfa),
         }
-        Err(End::NoProgress { sp, cfa: self.cfa })
     }
 
     fn return_address(&self, memory: &mut impl Memory) -> Result<u64, End> {
@@ -119,22 +135,21 @@ impl Frame<'_> {
         })
     }
 
-    /// The caller's value of a general register; `None` if it is not to be known.
-    fn register(&self, column: u8, memory: &mut impl Memory) -> Result<Option<u64>, End> {
+    /// The caller's value of a general register; `None` if it is not to be known. A register
+    /// less is no reason to lose the caller: what was popped may lie below the end of a
+    /// copied stack.
+    fn register(&self, column: u8, memory: &mut impl Memory) -> Option<u64> {
         let arch = self.registers.arch();
-        match self.row.rule(column) {
-            Rule::Unmentioned => {
-                let preserved = self.row.silent == Silent::CalleeSaved
-                    && (self.row.signal || callee_saved(arch) >> column & 1 == 1);
-                let sp = usize::from(column) == arch.sp();
-                Ok(if preserved && !sp { self.registers.get(column) } else { None })
-            }
-            rule => match self.value(rule, column, memory) {
-                // A register less is no reason to lose the caller.
-                Err(End::UnknownRegister(_)) => Ok(None),
-                other => other,
-            },
+        let rule = self.row.rule(column);
+        if rule != Rule::Unmentioned {
+            return self.value(rule, column, memory).ok().flatten();
         }
+        if usize::from(column) == arch.sp() {
+            return Some(self.cfa);
+        }
+        let preserved = self.row.signal || callee_saved(arch) >> column & 1 == 1;
+        let preserved = preserved && self.row.silent == Silent::CalleeSaved;
+        if preserved { self.registers.get(column) } else { None }
     }
 
     fn value(&self, rule: Rule, column: u8, memory: &mut impl Memory) -> Result<Option<u64>, End> {

@@ -25,11 +25,40 @@ use crate::{CodeAddress, End, Memory, Registers};
 pub fn step(registers: &Registers, memory: &mut impl Memory) -> Result<Caller, End> {
     let arch = registers.arch();
     let fp = registers.fp().ok_or(End::UnknownRegister(arch.fp() as u8))?;
+    let Record { next, return_address, cfa } = record(arch, registers.sp(), fp, memory)?;
+    let mut caller = Registers::unknown(arch);
+    caller.set(arch.fp() as u8, next);
+    if let Some(cfa) = cfa {
+        caller.set(arch.sp() as u8, cfa);
+    }
+    Ok(Caller {
+        address: CodeAddress::Return(ReturnAddress(return_address)),
+        registers: caller,
+        cfa,
+    })
+}
+
+/// What a frame record leads to.
+pub(crate) struct Record {
+    /// The caller's frame pointer.
+    pub next: u64,
+    /// Without its signature, and not 0.
+    pub return_address: u64,
+    /// On x86_64.
+    pub cfa: Option<u64>,
+}
+
+#[inline]
+pub(crate) fn record(
+    arch: Arch,
+    sp: Option<u64>,
+    fp: u64,
+    memory: &mut impl Memory,
+) -> Result<Record, End> {
     if fp == 0 {
         return Err(End::NullFramePointer);
     }
-    let below = registers.sp().is_some_and(|sp| fp < sp);
-    if !fp.is_multiple_of(8) || below || fp >= arch.task_size() {
+    if !fp.is_multiple_of(8) || sp.is_some_and(|sp| fp < sp) || fp >= arch.task_size() {
         return Err(End::BadFramePointer(fp));
     }
     let (next, return_address) = memory.pair(fp).ok_or(End::BadRead { address: fp })?;
@@ -40,17 +69,8 @@ pub fn step(registers: &Registers, memory: &mut impl Memory) -> Result<Caller, E
     if next != 0 && next <= fp {
         return Err(End::NoProgress { sp: fp, cfa: next });
     }
-    let mut caller = Registers::unknown(arch);
-    caller.set(arch.fp() as u8, next);
     let cfa = (arch == Arch::X86_64).then(|| fp.wrapping_add(16));
-    if let Some(cfa) = cfa {
-        caller.set(arch.sp() as u8, cfa);
-    }
-    Ok(Caller {
-        address: CodeAddress::Return(ReturnAddress(return_address)),
-        registers: caller,
-        cfa,
-    })
+    Ok(Record { next, return_address, cfa })
 }
 
 #[cfg(test)]

@@ -16,7 +16,9 @@
 
 use arch::{Arch, Regs};
 
-use crate::Memory;
+use crate::address::ReturnAddress;
+use crate::step::Caller;
+use crate::{End, Memory, Registers};
 
 /// Entries of the cache page: `(PAGE_SIZE - header) / sizeof(long)`.
 pub const MAX_ENTRIES: usize = 510;
@@ -53,24 +55,65 @@ impl State {
 
     /// Goes to the caller (F1 to F7); `false`, and nothing is changed, if a step fails.
     pub fn next(&mut self, memory: &mut impl Memory) -> bool {
-        let at_start = self.topmost && self.at_start;
-        let (base, offset) = if at_start { (self.sp, WORD) } else { (self.fp, 2 * WORD) };
-        if !at_start && self.fp < self.sp {
-            return false;
-        }
-        let cfa = base.wrapping_add(offset);
-        if cfa <= self.sp || !cfa.is_multiple_of(WORD) {
-            return false;
-        }
-        let Some(ip) = memory.word(cfa - WORD) else { return false };
-        let fp = match at_start {
-            true => Some(self.fp),
-            false => memory.word(cfa.wrapping_sub(2 * WORD)),
+        let next = match self.topmost && self.at_start {
+            true => self.from_start(memory),
+            false => record(self.sp, self.fp, memory).ok(),
         };
-        let Some(fp) = fp else { return false };
-        *self = State { ip, sp: cfa, fp, topmost: false, at_start: self.at_start };
+        let Some(Record { cfa, return_address, fp }) = next else { return false };
+        let at_start = self.at_start;
+        *self = State { ip: return_address, sp: cfa, fp, topmost: false, at_start };
         true
     }
+
+    fn from_start(&self, memory: &mut impl Memory) -> Option<Record> {
+        let cfa = self.sp.wrapping_add(WORD);
+        check(self.sp, cfa).ok()?;
+        Some(Record { cfa, return_address: memory.word(self.sp)?, fp: self.fp })
+    }
+}
+
+/// What a step finds.
+pub(crate) struct Record {
+    pub cfa: u64,
+    pub return_address: u64,
+    pub fp: u64,
+}
+
+/// A step with the frame pointer.
+#[inline]
+pub(crate) fn record(sp: u64, fp: u64, memory: &mut impl Memory) -> Result<Record, End> {
+    if fp < sp {
+        return Err(End::BadFramePointer(fp));
+    }
+    let cfa = fp.wrapping_add(2 * WORD);
+    check(sp, cfa)?;
+    let (fp, return_address) = memory.pair(fp).ok_or(End::BadRead { address: fp })?;
+    Ok(Record { cfa, return_address, fp })
+}
+
+/// F3 and F4.
+#[inline]
+fn check(sp: u64, cfa: u64) -> Result<(), End> {
+    match cfa > sp {
+        true if cfa.is_multiple_of(WORD) => Ok(()),
+        true => Err(End::BadFramePointer(cfa.wrapping_sub(2 * WORD))),
+        false => Err(End::NoProgress { sp, cfa }),
+    }
+}
+
+/// One step, with the reason why there is no caller. A return address of 0 is one like any
+/// other. On aarch64, where Linux 7.3 has no such unwinder, signatures are stripped.
+///
+/// # Errors
+///
+/// [`End`]: an unknown register, a frame pointer that is none, unreadable memory.
+pub fn step(registers: &Registers, memory: &mut impl Memory) -> Result<Caller, End> {
+    let arch = registers.arch();
+    let sp = registers.sp().ok_or(End::UnknownRegister(arch.sp() as u8))?;
+    let fp = registers.fp().ok_or(End::UnknownRegister(arch.fp() as u8))?;
+    let Record { cfa, return_address, fp } = record(sp, fp, memory)?;
+    let address = ReturnAddress(arch.strip_pac(return_address)).into();
+    Ok(Caller { address, registers: Registers::of_frame(arch, cfa, fp), cfa: Some(cfa) })
 }
 
 /// The whole walk: at most `max` (itself at most [`MAX_ENTRIES`]) addresses for `store`. The
@@ -127,6 +170,24 @@ mod tests {
         let words = [7, 0, 0x1020, 8, 0, 9];
         assert_eq!(chain(0x1010, true, 99, &words), [1, 7, 8, 9]);
         assert_eq!(chain(0x1010, false, 99, &words), [1, 8, 9]);
+    }
+
+    #[test]
+    fn why_a_step_fails() {
+        let words: Vec<u8> = [0x1010u64, 7].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let end = |sp, fp| {
+            let registers = Registers::of_frame(Arch::X86_64, sp, fp);
+            step(&registers, &mut Copied { address: 0x1000, bytes: &words }).map(|c| c.cfa)
+        };
+        assert_eq!(end(0x1000, 0x1000), Ok(Some(0x1010)));
+        assert_eq!(end(0x1000, 0xff8), Err(End::BadFramePointer(0xff8)));
+        assert_eq!(end(0x1000, 0x1001), Err(End::BadFramePointer(0x1001)));
+        assert_eq!(end(0x1000, 0x1008), Err(End::BadRead { address: 0x1008 }));
+        let wrapped = End::NoProgress { sp: 0x1000, cfa: 8 };
+        assert_eq!(end(0x1000, u64::MAX - 7), Err(wrapped));
+        let unknown =
+            step(&Registers::unknown(Arch::X86_64), &mut Copied { address: 0, bytes: [] });
+        assert_eq!(unknown, Err(End::UnknownRegister(7)));
     }
 
     #[test]
