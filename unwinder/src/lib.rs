@@ -17,7 +17,11 @@
 //! * [`signal`]: signal frames without a table
 
 pub mod address;
+mod brief;
+mod cache;
 pub mod dwarf;
+#[cfg(feature = "elf")]
+pub mod elf;
 mod end;
 pub mod fp;
 pub mod memory;

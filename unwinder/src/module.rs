@@ -5,6 +5,7 @@ use std::ops::{Deref, Range};
 
 use arch::Arch;
 
+use crate::brief::Brief;
 use crate::dwarf::{self, Section};
 use crate::end::TableError;
 use crate::row::{Miss, Row};
@@ -158,8 +159,7 @@ impl<D: Deref<Target = [u8]>> Module<D> {
     }
 
     /// The row of `.eh_frame`, or if that has none of `.debug_frame`, for an address of the
-    /// process; its range is of the process, too. With the section that its expressions are
-    /// in.
+    /// process; its range is of the process, too. With the table that it is from.
     ///
     /// # Errors
     ///
@@ -168,16 +168,37 @@ impl<D: Deref<Target = [u8]>> Module<D> {
         &self,
         at: LookupAddress,
         context: &mut dwarf::Context,
-    ) -> Result<(Row, &[u8]), Miss<dwarf::Error>> {
+    ) -> Result<(Row, &dwarf::Table<D>), Miss<dwarf::Error>> {
         let mut miss = Miss::NotCovered;
-        for table in [&self.eh_frame, &self.debug_frame].into_iter().flatten() {
+        for table in self.dwarf_tables() {
             match table.row(at.unbiased(self.bias), context) {
-                Ok(row) => return Ok((self.placed(row), table.section())),
+                Ok(row) => return Ok((self.placed(row), table)),
                 Err(bad @ Miss::Bad(_)) if miss == Miss::NotCovered => miss = bad,
                 Err(_) => {}
             }
         }
         Err(miss)
+    }
+
+    /// As [`Module::dwarf_row`], in short.
+    pub(crate) fn dwarf_brief(&self, at: LookupAddress, context: &mut dwarf::Context) -> Brief {
+        let mut brief = Brief::NotCovered;
+        for table in self.dwarf_tables() {
+            match table.brief(at.unbiased(self.bias), context) {
+                Ok(found) => return found,
+                Err(Miss::Bad(_)) => brief = Brief::Long,
+                Err(Miss::NotCovered) => {}
+            }
+        }
+        brief
+    }
+
+    fn dwarf_tables(&self) -> impl Iterator<Item = &dwarf::Table<D>> {
+        self.eh_frame.iter().chain(&self.debug_frame)
+    }
+
+    pub(crate) fn dwarf_table(&self, name: dwarf::SectionName) -> Option<&dwarf::Table<D>> {
+        self.dwarf_tables().find(|table| table.name() == name)
     }
 
     /// The answer of `.sframe` for an address of the process; the row's range is of the
@@ -192,6 +213,17 @@ impl<D: Deref<Target = [u8]>> Module<D> {
             sframe::Found::Row(row) => sframe::Found::Row(self.placed(row)),
             trampoline @ sframe::Found::SignalTrampoline => trampoline,
         })
+    }
+
+    /// As [`Module::sframe_row`], in short.
+    #[inline]
+    pub(crate) fn sframe_brief(&self, at: LookupAddress) -> Brief {
+        let Some(table) = &self.sframe else { return Brief::NotCovered };
+        match table.brief(at.unbiased(self.bias)) {
+            Ok(brief) => brief,
+            Err(Miss::NotCovered) => Brief::NotCovered,
+            Err(Miss::Bad(_)) => Brief::Long,
+        }
     }
 
     fn placed(&self, mut row: Row) -> Row {

@@ -84,8 +84,9 @@ mod tests {
 
     type Bytes = &'static [u8];
 
-    fn module(name: &str, bias: u64, text: &[Range<u64>]) -> Module<Bytes> {
-        Module::new(name, Arch::X86_64, bias, text.iter().cloned(), Sections::default())
+    fn module(name: &str, bias: u64, text: &[(u64, u64)]) -> Module<Bytes> {
+        let text = text.iter().map(|&(start, end)| start..end);
+        Module::new(name, Arch::X86_64, bias, text, Sections::default())
     }
 
     fn name(modules: &Modules<Bytes>, address: u64) -> Option<&str> {
@@ -96,8 +97,8 @@ mod tests {
     #[test]
     fn modules_are_found_by_each_of_their_parts() {
         let set = Modules::new([
-            module("b", 0x1000, &[0x1000..0x1100, 0x3000..0x3100]),
-            module("a", 0, &[0x2100..0x2200]),
+            module("b", 0x1000, &[(0x1000, 0x1100), (0x3000, 0x3100)]),
+            module("a", 0, &[(0x2100, 0x2200)]),
         ]);
         let at = |address| name(&set, address);
         assert_eq!((at(0x1fff), at(0x2000), at(0x20ff)), (None, Some("b"), Some("b")));
@@ -108,10 +109,10 @@ mod tests {
     #[test]
     fn overlaps_and_odd_ranges() {
         let set = Modules::new([
-            module("late", 0, &[0x150..0x300, 0x900..0x800]),
-            module("early", 0, &[0x100..0x200]),
-            module("inside", 0, &[0x120..0x140]),
-            module("top", u64::MAX, &[0..0x50]),
+            module("late", 0, &[(0x150, 0x300), (0x900, 0x800)]),
+            module("early", 0, &[(0x100, 0x200)]),
+            module("inside", 0, &[(0x120, 0x140)]),
+            module("top", u64::MAX, &[(0, 0x50)]),
         ]);
         let at = |address| name(&set, address);
         assert_eq!((at(0x130), at(0x1ff), at(0x200)), (Some("early"), Some("early"), Some("late")));

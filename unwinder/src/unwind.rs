@@ -2,23 +2,95 @@
 
 use std::ops::Deref;
 
+use crate::brief::Brief;
+use crate::cache::{Cache, Key, Table};
 use crate::end::TableError;
 use crate::fp::{plain, unwind_user};
 use crate::policy::OnFailure;
 use crate::row::{CfaRule, Miss, Row, Rule};
 use crate::step::{Caller, apply};
-use crate::{CodeAddress, End, Memory, Method, Modules, Policy, Registers, dwarf, sframe, signal};
+use crate::{
+    CodeAddress, End, LookupAddress, Memory, Method, Module, Modules, Policy, Registers, dwarf,
+    sframe, signal,
+};
 
-/// Memory to unwind with. Make one and use it for all walks, of whatever modules.
-#[derive(Debug, Default)]
+/// Memory to unwind with, and what was learned from tables. Make one and use it for all walks,
+/// of whatever modules.
+#[derive(Debug)]
 pub struct Context {
-    pub(crate) dwarf: dwarf::Context,
+    dwarf: dwarf::Context,
+    cache: Option<Cache>,
+}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context::new()
+    }
 }
 
 impl Context {
-    /// Takes the memory.
+    /// Takes the memory: about 200 KB.
     pub fn new() -> Context {
-        Context::default()
+        Context { dwarf: dwarf::Context::new(), cache: Some(Cache::new()) }
+    }
+
+    /// One that reads tables anew for each frame.
+    pub fn uncached() -> Context {
+        Context { dwarf: dwarf::Context::new(), cache: None }
+    }
+
+    /// The answer of a table in short.
+    #[inline]
+    pub(crate) fn brief<D: Deref<Target = [u8]>>(
+        &mut self,
+        modules: &Modules<D>,
+        at: LookupAddress,
+        table: Table,
+    ) -> Brief {
+        let key = Key::new(at, modules.generation(), table);
+        match self.cache.as_ref().and_then(|cache| cache.brief(key)) {
+            Some(brief) => brief,
+            None => self.new_brief(modules, at, table, key),
+        }
+    }
+
+    #[inline(never)]
+    fn new_brief<D: Deref<Target = [u8]>>(
+        &mut self,
+        modules: &Modules<D>,
+        at: LookupAddress,
+        table: Table,
+        key: Key,
+    ) -> Brief {
+        let brief = match (modules.find(at), table) {
+            (None, _) => Brief::NoModule,
+            (Some(module), Table::Dwarf) => module.dwarf_brief(at, &mut self.dwarf),
+            (Some(module), Table::Sframe) => module.sframe_brief(at),
+        };
+        if let Some(cache) = &mut self.cache {
+            cache.keep_brief(key, brief);
+        }
+        brief
+    }
+
+    /// The row of a module's call-frame information, and what holds its expressions.
+    fn dwarf_row<'m, D: Deref<Target = [u8]>>(
+        &mut self,
+        modules: &'m Modules<D>,
+        at: LookupAddress,
+        module: &'m Module<D>,
+    ) -> Result<(Row, &'m [u8]), Miss<dwarf::Error>> {
+        let key = Key::new(at, modules.generation(), Table::Dwarf);
+        if let Some((row, name)) = self.cache.as_ref().and_then(|cache| cache.row(key))
+            && let Some(table) = module.dwarf_table(name)
+        {
+            return Ok((*row, table.section()));
+        }
+        let (row, table) = module.dwarf_row(at, &mut self.dwarf)?;
+        if let Some(cache) = &mut self.cache {
+            cache.keep_row(key, row, table.name());
+        }
+        Ok((row, table.section()))
     }
 }
 
@@ -119,8 +191,8 @@ impl<D: Deref<Target = [u8]>, M: Memory> Attempt<'_, D, M> {
         let at = self.address.lookup();
         let no_module = Failure::NoRule(End::NoModule(self.address));
         let module = self.modules.find(at).ok_or(no_module)?;
-        let (row, section) =
-            module.dwarf_row(at, &mut self.context.dwarf).map_err(|miss| self.missed(miss))?;
+        let found = self.context.dwarf_row(self.modules, at, module);
+        let (row, section) = found.map_err(|miss| self.missed(miss))?;
         apply(&row, self.address, self.registers, section, self.memory).map_err(Failure::Rule)
     }
 

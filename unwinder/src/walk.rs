@@ -1,9 +1,27 @@
 //! Whole walks.
+//!
+//! ```text
+//! start: all registers              (address, sp, fp, lr): all that usual rules need
+//!   │                                  │
+//!   │   ┌─ usual rule ─────────────────┴─► caller's (address, sp, fp)
+//!   │   │
+//!   └───┴─ any other ─► from the start again with all registers, through the rules of the
+//!                       frames since then; the caller is the new start
+//! ```
+//!
+//! The result is that of steps with all registers ([`crate::step()`]), and two checks more:
+//! no frame lies below one that it called, and signals change stacks downwards only so often.
+//! With the limit, no stack makes a walk endless.
 
 use std::ops::Deref;
 
-use crate::unwind::step;
-use crate::{CodeAddress, Context, End, Memory, Method, Modules, Policy, Registers};
+use crate::brief::{Brief, Spot};
+use crate::cache::Table;
+use crate::fp::{plain, unwind_user};
+use crate::unwind::{Failure, step};
+use crate::{
+    CodeAddress, Context, End, Memory, Method, Modules, Policy, Registers, ReturnAddress, signal,
+};
 
 /// A frame of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,18 +35,42 @@ pub struct Frame {
     pub method: Option<Method>,
 }
 
-/// A walk from a thread's registers to the outermost frame.
+/// A walk from a thread's registers to the outermost frame: an iterator over frames, which
+/// tells afterwards why it ended.
 #[derive(Debug)]
 pub struct Walk<'a, D, M> {
     policy: Policy,
     modules: &'a Modules<D>,
     memory: M,
     context: &'a mut Context,
+    start: Start,
+    spot: Spot,
+    /// What the stack pointer of the frame is at least.
+    floor: u64,
+    /// Signals on a stack below that of their handler, so far.
+    switches: u32,
+    left: usize,
+    first: bool,
+    end: Option<End>,
+}
+
+/// A frame all of whose registers are there.
+#[derive(Debug)]
+struct Start {
     address: CodeAddress,
     registers: Registers,
-    left: usize,
-    next: Option<Frame>,
-    end: Option<End>,
+    /// Frames since then.
+    steps: usize,
+}
+
+/// Stacks that signal handlers may have been on.
+const MAX_SWITCHES: u32 = 64;
+
+/// What is done for the next frame.
+enum Next {
+    Found(Spot, Option<u64>),
+    /// All registers are needed.
+    All,
 }
 
 impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
@@ -49,10 +91,12 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             modules,
             memory,
             context,
-            address,
-            registers: *registers,
+            start: Start { address, registers: *registers, steps: 0 },
+            spot: Spot::new(address, registers),
+            floor: registers.sp().unwrap_or(0),
+            switches: 0,
             left: Self::LIMIT,
-            next: Some(Frame { address, cfa: None, method: None }),
+            first: true,
             end: None,
         }
     }
@@ -69,24 +113,123 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         self.end
     }
 
+    #[inline]
     fn advance(&mut self) -> Result<Frame, End> {
-        let unwound = step(
-            &self.policy,
-            self.modules,
-            self.address,
-            &self.registers,
-            &mut self.memory,
-            self.context,
-        )?;
-        (self.address, self.registers) = (unwound.caller.address, unwound.caller.registers);
-        let method = Some(unwound.method);
-        Ok(Frame { address: self.address, cfa: unwound.caller.cfa, method })
+        let mut end = End::NoRow(self.spot.address);
+        for method in self.policy.methods() {
+            match self.attempt(method) {
+                Ok(Next::Found(spot, cfa)) => {
+                    self.start.steps += 1;
+                    return self.go(spot, cfa, method);
+                }
+                Ok(Next::All) => return self.with_all_registers(),
+                Err(failure) => end = failure.go_on(&self.policy)?,
+            }
+        }
+        Err(end)
+    }
+
+    #[inline]
+    fn attempt(&mut self, method: Method) -> Result<Next, Failure> {
+        match method {
+            Method::Dwarf => self.table(Table::Dwarf),
+            Method::Sframe => self.table(Table::Sframe),
+            Method::FramePointer => self.frame_pointer().map_err(Failure::Rule),
+            Method::UnwindUser => self.unwind_user().map_err(Failure::Rule),
+            Method::SignalCode => {
+                match signal::is_trampoline(self.spot.address, &mut self.memory) {
+                    true => Ok(Next::All),
+                    false => Err(Failure::NoRule(End::NoRow(self.spot.address))),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn table(&mut self, table: Table) -> Result<Next, Failure> {
+        let address = self.spot.address;
+        match self.context.brief(self.modules, address.lookup(), table) {
+            Brief::Usual(rule) => {
+                let arch = self.start.registers.arch();
+                let caller = rule.apply(arch, &self.spot, &mut self.memory);
+                let (spot, cfa) = caller.map_err(Failure::Rule)?;
+                Ok(Next::Found(spot, Some(cfa)))
+            }
+            Brief::Outermost => Err(Failure::Rule(End::Undefined)),
+            Brief::NoModule => Err(Failure::NoRule(End::NoModule(address))),
+            Brief::NotCovered => Err(Failure::NoRule(End::NoRow(address))),
+            Brief::Long => Ok(Next::All),
+        }
+    }
+
+    #[inline]
+    fn frame_pointer(&mut self) -> Result<Next, End> {
+        let arch = self.start.registers.arch();
+        let fp = self.spot.fp.ok_or(End::UnknownRegister(arch.fp() as u8))?;
+        let record = plain::record(arch, self.spot.sp, fp, &mut self.memory)?;
+        let address = ReturnAddress(record.return_address).into();
+        let spot = Spot { address, sp: record.cfa, fp: Some(record.next), lr: None };
+        Ok(Next::Found(spot, record.cfa))
+    }
+
+    #[inline]
+    fn unwind_user(&mut self) -> Result<Next, End> {
+        let arch = self.start.registers.arch();
+        let sp = self.spot.sp.ok_or(End::UnknownRegister(arch.sp() as u8))?;
+        let fp = self.spot.fp.ok_or(End::UnknownRegister(arch.fp() as u8))?;
+        let record = unwind_user::record(sp, fp, &mut self.memory)?;
+        let address = ReturnAddress(arch.strip_pac(record.return_address)).into();
+        let spot = Spot { address, sp: Some(record.cfa), fp: Some(record.fp), lr: None };
+        Ok(Next::Found(spot, Some(record.cfa)))
+    }
+
+    /// The next frame by a step with all registers.
+    #[cold]
+    fn with_all_registers(&mut self) -> Result<Frame, End> {
+        for _ in 0..self.start.steps {
+            self.step_from_start()?;
+        }
+        let (cfa, method) = self.step_from_start()?;
+        self.start.steps = 0;
+        self.go(Spot::new(self.start.address, &self.start.registers), cfa, method)
+    }
+
+    fn step_from_start(&mut self) -> Result<(Option<u64>, Method), End> {
+        let Start { address, registers, .. } = &self.start;
+        let memory = &mut self.memory;
+        let unwound = step(&self.policy, self.modules, *address, registers, memory, self.context)?;
+        (self.start.address, self.start.registers) =
+            (unwound.caller.address, unwound.caller.registers);
+        Ok((unwound.caller.cfa, unwound.method))
+    }
+
+    /// Takes the caller for the frame, if it can be one.
+    #[inline]
+    fn go(&mut self, spot: Spot, cfa: Option<u64>, method: Method) -> Result<Frame, End> {
+        let signal = matches!(spot.address, CodeAddress::Interrupted(_));
+        let floor = match cfa {
+            _ if signal => spot.sp.unwrap_or(0),
+            Some(cfa) => cfa,
+            // The frame record is in the frame.
+            None => self.spot.fp.map_or(self.floor, |fp| fp.saturating_add(16)),
+        };
+        let leaf = self.spot.address.is_exact() && floor == self.floor;
+        if floor <= self.floor && !leaf {
+            if !signal || self.switches == MAX_SWITCHES {
+                return Err(End::NoProgress { sp: self.floor, cfa: floor });
+            }
+            self.switches += 1;
+        }
+        self.floor = floor;
+        self.spot = spot;
+        Ok(Frame { address: spot.address, cfa, method: Some(method) })
     }
 }
 
 impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
     type Item = Frame;
 
+    #[inline]
     fn next(&mut self) -> Option<Frame> {
         if self.end.is_some() {
             return None;
@@ -95,11 +238,10 @@ impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
             self.end = Some(End::Limit);
             return None;
         };
-        let frame = match self.next.take() {
-            Some(first) => Ok(first),
-            None => self.advance(),
-        };
         self.left = left;
-        frame.map_err(|end| self.end = Some(end)).ok()
+        if std::mem::take(&mut self.first) {
+            return Some(Frame { address: self.spot.address, cfa: None, method: None });
+        }
+        self.advance().map_err(|end| self.end = Some(end)).ok()
     }
 }

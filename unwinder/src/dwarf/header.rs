@@ -10,10 +10,48 @@
 
 use super::error::{Error, ErrorKind, SectionName};
 use super::index::Index;
+use super::section::Section;
 
 const VERSION: u8 = 1;
 /// Behind the version and the encodings.
 const POINTER: usize = 4;
+
+/// What precedes the count.
+struct Start {
+    /// Where `.eh_frame` is said to be.
+    to: u64,
+    /// Offset of the count.
+    at: usize,
+    /// Encoding of the count.
+    count: u8,
+    /// Encoding of the entries.
+    entries: u8,
+}
+
+fn start(bytes: &[u8], address: u64) -> Result<Start, Error> {
+    let [version, pointer, count, entries] =
+        *bytes.first_chunk::<POINTER>().ok_or(error(0, ErrorKind::Truncated))?;
+    if version != VERSION {
+        return Err(error(0, ErrorKind::Version(version.into())));
+    }
+    let pointer = Encoding::new(pointer).map_err(|kind| error(1, kind))?;
+    let to = pointer.read(bytes, address, POINTER);
+    let to = to.ok_or_else(|| error(bytes.len(), ErrorKind::Truncated))?;
+    Ok(Start { to, at: POINTER + pointer.size(), count, entries })
+}
+
+fn error(offset: usize, kind: ErrorKind) -> Error {
+    Error { section: SectionName::EhFrameHdr, offset: offset as u64, kind }
+}
+
+/// The address of `.eh_frame`, out of `.eh_frame_hdr`.
+///
+/// # Errors
+///
+/// [`Error`]: the header is cut off, or in an unknown form.
+pub fn frame_address(header: Section<&[u8]>) -> Result<u64, Error> {
+    start(header.bytes, header.address).map(|start| start.to)
+}
 
 /// How the section is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -30,28 +68,16 @@ impl Header {
     /// Reads everything but the entries, which are all there. `frame` is where `.eh_frame`
     /// is.
     pub fn parse(bytes: &[u8], address: u64, frame: u64) -> Result<Header, Error> {
-        let error = |offset: usize, kind| Error {
-            section: SectionName::EhFrameHdr,
-            offset: offset as u64,
-            kind,
-        };
-        let [version, pointer, count, entries] =
-            *bytes.first_chunk::<POINTER>().ok_or(error(0, ErrorKind::Truncated))?;
-        if version != VERSION {
-            return Err(error(0, ErrorKind::Version(version.into())));
-        }
-        let pointer = Encoding::new(pointer).map_err(|kind| error(1, kind))?;
-        let truncated = || error(bytes.len(), ErrorKind::Truncated);
-        let to = pointer.read(bytes, address, POINTER).ok_or_else(truncated)?;
+        let Start { to, at, count, entries } = start(bytes, address)?;
         if to != frame {
             return Err(error(POINTER, ErrorKind::WrongFrame(to)));
         }
         if count == gimli::DW_EH_PE_omit.0 || entries == gimli::DW_EH_PE_omit.0 {
             return Err(error(2, ErrorKind::NoSearchTable));
         }
+        let truncated = || error(bytes.len(), ErrorKind::Truncated);
         let count = Encoding::new(count).map_err(|kind| error(2, kind))?;
         let encoding = Encoding::new(entries).map_err(|kind| error(3, kind))?;
-        let at = POINTER + pointer.size();
         let table = at + count.size();
         let count = count.read(bytes, address, at).ok_or_else(truncated)?;
         if count == 0 {

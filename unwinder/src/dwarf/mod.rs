@@ -24,11 +24,11 @@ mod error;
 pub mod expression;
 pub mod fuzz;
 mod header;
-
 mod index;
 mod section;
 mod table;
 
 pub use error::{Error, ErrorKind, SectionName, Warning};
-pub use section::{Section, Sections};
+pub use header::frame_address;
+pub use section::{Section, Sections, terminated_len};
 pub use table::{Context, Entries, Entry, Table};

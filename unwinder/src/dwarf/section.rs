@@ -132,6 +132,15 @@ pub(super) fn outline(
     Ok(Outline { offset, what, body: *next - rest.len(), next: *next })
 }
 
+/// The length of an `.eh_frame` whose end is not known: with its terminator, or all of `bytes`
+/// if there is none.
+pub fn terminated_len(bytes: &[u8]) -> usize {
+    Walk::new(SectionName::EhFrame, bytes)
+        .map_while(Result::ok)
+        .find(|entry| entry.what == What::Terminator)
+        .map_or(bytes.len(), |entry| entry.next)
+}
+
 /// gimli's view of a section.
 #[derive(Clone, Debug)]
 pub(super) enum Cfi<'a> {

@@ -14,6 +14,7 @@ use super::header::Header;
 use super::index::Index;
 use super::section::{Cfi, Fde, LastCie, Section, Sections, Walk, What};
 use crate::LookupAddress;
+use crate::brief::Brief;
 use crate::row::{Key, Miss, Row};
 use arch::Arch;
 
@@ -145,6 +146,24 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     ///
     /// [`Miss`]: no entry covers the address, or it is broken.
     pub fn row(&self, at: LookupAddress, context: &mut Context) -> Result<Row, Miss<Error>> {
+        self.look_up(at, context, |row, compiler| compiler.row(row))
+    }
+
+    /// As [`Table::row`], in short.
+    pub(crate) fn brief(
+        &self,
+        at: LookupAddress,
+        context: &mut Context,
+    ) -> Result<Brief, Miss<Error>> {
+        self.look_up(at, context, |row, compiler| Ok(compiler.brief(row)))
+    }
+
+    fn look_up<T>(
+        &self,
+        at: LookupAddress,
+        context: &mut Context,
+        mut compile: impl FnMut(&GimliRow, &Compiler<'_>) -> Result<T, ErrorKind>,
+    ) -> Result<T, Miss<Error>> {
         let offset = match &self.lookup {
             Lookup::Header(header, bytes) => header.find(bytes, at.value()),
             Lookup::Index(index) => index.find(at.value()),
@@ -158,7 +177,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
             return Err(Miss::NotCovered);
         }
         let row = self.visit(&cfi, &fde, context, |row, compiler| {
-            if row.contains(at.value()) { compiler.row(row).map(Some) } else { Ok(None) }
+            if row.contains(at.value()) { compile(row, compiler).map(Some) } else { Ok(None) }
         });
         row.map_err(Miss::Bad)?.ok_or(Miss::NotCovered)
     }

@@ -10,6 +10,7 @@ use super::header::Version;
 use super::rules::{self, Found, Rules};
 use super::source::Source;
 use super::{Error, ErrorKind};
+use crate::brief::{self, Brief};
 use crate::row::{Key, Miss, Row, Silent, return_column};
 
 /// The answer for an address, before it is spread over the columns of a [`Row`].
@@ -32,6 +33,21 @@ impl Answer {
                 (row.signed, row.signal) = (signed, signal);
                 Found::Row(row)
             }
+        }
+    }
+}
+
+impl Answer {
+    /// The answer in short.
+    #[inline]
+    pub fn brief(self) -> Brief {
+        match self {
+            Answer::Rules { arch, rules, signed, signal: false, .. } => {
+                let Rules { cfa, ra, fp } = rules;
+                let silent = Silent::Unknown;
+                brief::Rules { cfa, ra, fp, silent, signed: signed.is_some() }.brief(arch)
+            }
+            _ => Brief::Long,
         }
     }
 }

@@ -19,9 +19,11 @@ use arch::Arch;
 use super::frame_row::{FrameRow, Heads, Order};
 use super::function::{Entry, Function, Part};
 use super::header::{HEADER_LEN, Header, MAGIC};
+use super::lookup::Answer;
 use super::rules::{Found, Rules};
 use super::{Abi, Error, ErrorKind, Warning, WarningKind};
 use crate::LookupAddress;
+use crate::brief::Brief;
 use crate::row::Miss;
 
 /// The functions of a module's `.sframe`.
@@ -94,6 +96,19 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     /// [`Miss`]: there is none, or it cannot be read.
     #[inline]
     pub fn row(&self, at: LookupAddress) -> Result<Found, Miss<Error>> {
+        let (answer, from) = self.answer(at)?;
+        Ok(answer.found(from))
+    }
+
+    /// As [`Table::row`], in short.
+    #[inline]
+    pub(crate) fn brief(&self, at: LookupAddress) -> Result<Brief, Miss<Error>> {
+        Ok(self.answer(at)?.0.brief())
+    }
+
+    /// The answer, and below which address it is not used.
+    #[inline]
+    fn answer(&self, at: LookupAddress) -> Result<(Answer, u64), Miss<Error>> {
         let pc = at.value();
         let found = match &self.functions {
             Functions::InPlace(samples) => self.search(samples, pc),
@@ -104,7 +119,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         let mut bytes = &*self.data;
         let function = part.function_with(&mut bytes, index, number, pc)?;
         let answer = part.answer(&mut bytes, &function, pc, Order::Ascending)?;
-        Ok(answer.found(from))
+        Ok((answer, from))
     }
 
     /// The last function of the only part that starts at or below `pc`.
