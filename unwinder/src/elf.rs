@@ -82,6 +82,29 @@ impl<D: Deref<Target = [u8]> + Clone> Module<Slice<D>> {
         bytes: D,
         bias: u64,
     ) -> Result<Module<Slice<D>>, ElfError> {
+        let Image { arch, text, sections } = Image::read(bytes)?;
+        Ok(Module::new(name, arch, bias, text, sections))
+    }
+}
+
+/// What a module is made from: the parts of a file that matter.
+#[derive(Clone, Debug)]
+pub struct Image<D> {
+    /// Whose code it is.
+    pub arch: Arch,
+    /// Executable parts, at link-time addresses.
+    pub text: Vec<Range<u64>>,
+    /// Sections with unwind tables.
+    pub sections: Sections<Slice<D>>,
+}
+
+impl<D: Deref<Target = [u8]> + Clone> Image<D> {
+    /// Reads the headers of the file `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`ElfError`]: the file cannot be mapped as code.
+    pub fn read(bytes: D) -> Result<Image<D>, ElfError> {
         let elf = Elf::parse(&bytes)?;
         let found = match elf.sections(&bytes) {
             sections if sections.is_empty() => elf.segments(&bytes),
@@ -99,7 +122,7 @@ impl<D: Deref<Target = [u8]> + Clone> Module<Slice<D>> {
             text: found.text,
             got: found.got,
         };
-        Ok(Module::new(name, elf.arch, bias, elf.text(), sections))
+        Ok(Image { arch: elf.arch, text: elf.text().collect(), sections })
     }
 }
 

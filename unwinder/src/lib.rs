@@ -24,10 +24,13 @@ pub mod dwarf;
 pub mod elf;
 mod end;
 pub mod fp;
+#[cfg(feature = "framehop")]
+pub mod framehop;
 pub mod memory;
 pub mod method;
 pub mod module;
 pub mod modules;
+pub mod plug;
 pub mod policy;
 pub mod registers;
 pub mod row;

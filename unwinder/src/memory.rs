@@ -45,19 +45,38 @@ pub struct Copied<D> {
     pub bytes: D,
 }
 
+impl<D: AsRef<[u8]>> Copied<D> {
+    /// The bytes from `address` on.
+    #[inline]
+    fn from(&self, address: u64) -> Option<&[u8]> {
+        // Below the first byte is far behind the last one.
+        let at = usize::try_from(address.wrapping_sub(self.address)).ok()?;
+        self.bytes.as_ref().get(at..)
+    }
+}
+
 impl<D: AsRef<[u8]>> Memory for Copied<D> {
     #[inline]
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
-        let Some(at) = address.checked_sub(self.address) else { return false };
-        let Ok(at) = usize::try_from(at) else { return false };
-        let Some(end) = at.checked_add(bytes.len()) else { return false };
-        match self.bytes.as_ref().get(at..end) {
+        match self.from(address).and_then(|from| from.get(..bytes.len())) {
             Some(found) => {
                 bytes.copy_from_slice(found);
                 true
             }
             None => false,
         }
+    }
+
+    #[inline]
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.from(address)?.first_chunk().map(|&b| u64::from_le_bytes(b))
+    }
+
+    #[inline]
+    fn pair(&mut self, address: u64) -> Option<(u64, u64)> {
+        let both: &[u8; 16] = self.from(address)?.first_chunk()?;
+        let [low, high] = *both.as_chunks().0 else { return None };
+        Some((u64::from_le_bytes(low), u64::from_le_bytes(high)))
     }
 }
 

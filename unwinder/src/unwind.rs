@@ -29,7 +29,7 @@ impl Default for Context {
 }
 
 impl Context {
-    /// Takes the memory: about 200 KB.
+    /// Takes the memory: about 320 KB.
     pub fn new() -> Context {
         Context { dwarf: dwarf::Context::new(), cache: Some(Cache::new()) }
     }
@@ -39,28 +39,35 @@ impl Context {
         Context { dwarf: dwarf::Context::new(), cache: None }
     }
 
-    /// The answer of a table in short.
+    /// The answer of a table in short, if it is kept.
     #[inline]
+    pub(crate) fn known<D>(
+        &self,
+        modules: &Modules<D>,
+        at: LookupAddress,
+        table: Table,
+    ) -> Option<Brief> {
+        self.cache.as_ref()?.brief(Key::new(at, modules.generation(), table))
+    }
+
+    /// The answer of a table in short.
     pub(crate) fn brief<D: Deref<Target = [u8]>>(
         &mut self,
         modules: &Modules<D>,
         at: LookupAddress,
         table: Table,
     ) -> Brief {
-        let key = Key::new(at, modules.generation(), table);
-        match self.cache.as_ref().and_then(|cache| cache.brief(key)) {
+        match self.known(modules, at, table) {
             Some(brief) => brief,
-            None => self.new_brief(modules, at, table, key),
+            None => self.new_brief(modules, at, table),
         }
     }
 
-    #[inline(never)]
     fn new_brief<D: Deref<Target = [u8]>>(
         &mut self,
         modules: &Modules<D>,
         at: LookupAddress,
         table: Table,
-        key: Key,
     ) -> Brief {
         let brief = match (modules.find(at), table) {
             (None, _) => Brief::NoModule,
@@ -68,7 +75,7 @@ impl Context {
             (Some(module), Table::Sframe) => module.sframe_brief(at),
         };
         if let Some(cache) = &mut self.cache {
-            cache.keep_brief(key, brief);
+            cache.keep_brief(Key::new(at, modules.generation(), table), brief);
         }
         brief
     }

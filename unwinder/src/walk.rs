@@ -15,6 +15,8 @@
 
 use std::ops::Deref;
 
+use arch::Arch;
+
 use crate::brief::{Brief, Spot};
 use crate::cache::Table;
 use crate::fp::{plain, unwind_user};
@@ -39,6 +41,7 @@ pub struct Frame {
 /// tells afterwards why it ended.
 #[derive(Debug)]
 pub struct Walk<'a, D, M> {
+    arch: Arch,
     policy: Policy,
     modules: &'a Modules<D>,
     memory: M,
@@ -50,7 +53,9 @@ pub struct Walk<'a, D, M> {
     /// Signals on a stack below that of their handler, so far.
     switches: u32,
     left: usize,
-    first: bool,
+    started: bool,
+    /// The first method, from the second frame on.
+    usual: Option<Method>,
     end: Option<End>,
 }
 
@@ -87,6 +92,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         context: &'a mut Context,
     ) -> Walk<'a, D, M> {
         Walk {
+            arch: registers.arch(),
             policy,
             modules,
             memory,
@@ -96,7 +102,8 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             floor: registers.sp().unwrap_or(0),
             switches: 0,
             left: Self::LIMIT,
-            first: true,
+            started: false,
+            usual: None,
             end: None,
         }
     }
@@ -113,7 +120,60 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         self.end
     }
 
+    /// The next frame in the usual case: the rule is at hand, and leads to a caller. Whatever
+    /// else is the case, nothing is changed.
     #[inline]
+    fn quick(&mut self) -> Option<Frame> {
+        let left = self.left.checked_sub(1)?;
+        let (method, sp) = (self.usual?, self.spot.sp?);
+        let arch = self.arch;
+        let (spot, cfa) = match method {
+            Method::Dwarf | Method::Sframe => {
+                let table = if method == Method::Dwarf { Table::Dwarf } else { Table::Sframe };
+                let at = self.spot.address.lookup();
+                match self.context.known(self.modules, at, table)? {
+                    Brief::Usual(rule) => rule.apply(arch, &self.spot, &mut self.memory).ok()?,
+                    _ => return None,
+                }
+            }
+            Method::FramePointer if arch == Arch::X86_64 => {
+                let record = plain::record(arch, Some(sp), self.spot.fp?, &mut self.memory).ok()?;
+                let address = ReturnAddress(record.return_address).into();
+                let cfa = record.cfa?;
+                (Spot { address, sp: Some(cfa), fp: Some(record.next), lr: None }, cfa)
+            }
+            _ => return None,
+        };
+        // With the stack pointer known, the rule itself has seen to progress.
+        self.left = left;
+        self.start.steps += 1;
+        (self.spot, self.floor) = (spot, cfa);
+        Some(Frame { address: spot.address, cfa: Some(cfa), method: Some(method) })
+    }
+
+    #[inline(never)]
+    fn careful(&mut self) -> Option<Frame> {
+        if self.end.is_some() {
+            return None;
+        }
+        let Some(left) = self.left.checked_sub(1) else {
+            self.end = Some(End::Limit);
+            return None;
+        };
+        self.left = left;
+        if !std::mem::replace(&mut self.started, true) {
+            self.usual = self.policy.methods().next();
+            return Some(Frame { address: self.spot.address, cfa: None, method: None });
+        }
+        match self.advance() {
+            Ok(frame) => Some(frame),
+            Err(end) => {
+                (self.end, self.left) = (Some(end), 0);
+                None
+            }
+        }
+    }
+
     fn advance(&mut self) -> Result<Frame, End> {
         let mut end = End::NoRow(self.spot.address);
         for method in self.policy.methods() {
@@ -129,7 +189,6 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         Err(end)
     }
 
-    #[inline]
     fn attempt(&mut self, method: Method) -> Result<Next, Failure> {
         match method {
             Method::Dwarf => self.table(Table::Dwarf),
@@ -145,12 +204,11 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         }
     }
 
-    #[inline]
     fn table(&mut self, table: Table) -> Result<Next, Failure> {
         let address = self.spot.address;
         match self.context.brief(self.modules, address.lookup(), table) {
             Brief::Usual(rule) => {
-                let arch = self.start.registers.arch();
+                let arch = self.arch;
                 let caller = rule.apply(arch, &self.spot, &mut self.memory);
                 let (spot, cfa) = caller.map_err(Failure::Rule)?;
                 Ok(Next::Found(spot, Some(cfa)))
@@ -162,9 +220,8 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         }
     }
 
-    #[inline]
     fn frame_pointer(&mut self) -> Result<Next, End> {
-        let arch = self.start.registers.arch();
+        let arch = self.arch;
         let fp = self.spot.fp.ok_or(End::UnknownRegister(arch.fp() as u8))?;
         let record = plain::record(arch, self.spot.sp, fp, &mut self.memory)?;
         let address = ReturnAddress(record.return_address).into();
@@ -172,9 +229,8 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         Ok(Next::Found(spot, record.cfa))
     }
 
-    #[inline]
     fn unwind_user(&mut self) -> Result<Next, End> {
-        let arch = self.start.registers.arch();
+        let arch = self.arch;
         let sp = self.spot.sp.ok_or(End::UnknownRegister(arch.sp() as u8))?;
         let fp = self.spot.fp.ok_or(End::UnknownRegister(arch.fp() as u8))?;
         let record = unwind_user::record(sp, fp, &mut self.memory)?;
@@ -204,7 +260,6 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     }
 
     /// Takes the caller for the frame, if it can be one.
-    #[inline]
     fn go(&mut self, spot: Spot, cfa: Option<u64>, method: Method) -> Result<Frame, End> {
         let signal = matches!(spot.address, CodeAddress::Interrupted(_));
         let floor = match cfa {
@@ -231,17 +286,9 @@ impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
 
     #[inline]
     fn next(&mut self) -> Option<Frame> {
-        if self.end.is_some() {
-            return None;
+        match self.quick() {
+            Some(frame) => Some(frame),
+            None => self.careful(),
         }
-        let Some(left) = self.left.checked_sub(1) else {
-            self.end = Some(End::Limit);
-            return None;
-        };
-        self.left = left;
-        if std::mem::take(&mut self.first) {
-            return Some(Frame { address: self.spot.address, cfa: None, method: None });
-        }
-        self.advance().map_err(|end| self.end = Some(end)).ok()
     }
 }

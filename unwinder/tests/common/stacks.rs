@@ -7,7 +7,7 @@ use std::ops::Deref;
 use arch::{Arch, Regs};
 use unwinder::dwarf;
 use unwinder::memory::Copied;
-use unwinder::row::{CfaRule, Row, Rule};
+use unwinder::row::{CfaRule, Row, Rule, Silent};
 use unwinder::{CodeAddress, InstructionPointer, LookupAddress, Module, Registers};
 
 /// Marsaglia's xorshift64.
@@ -81,6 +81,13 @@ pub fn calls<D: Deref<Target = [u8]>>(module: &Module<D>, start: u64, code: &[u8
         }
     }
     all
+}
+
+/// The calls in all of a file's code.
+pub fn calls_of<D: Deref<Target = [u8]>>(module: &Module<D>, file: &[u8]) -> Vec<Site> {
+    let elf = goblin::elf::Elf::parse(file).unwrap_or_else(|error| panic!("{error}"));
+    let code = elf.program_headers.iter().filter(|p| p.is_executable());
+    code.flat_map(|p| calls(module, p.p_vaddr, &file[p.file_range()])).collect()
 }
 
 /// Length of a direct call, and its target from its start.
@@ -210,6 +217,18 @@ fn sign(site: &Site, address: u64, random: &mut Xorshift) -> u64 {
         Some(_) if address != 0 => address | (random.next() & 0x7f) << 48,
         _ => address,
     }
+}
+
+/// A stack of `depth` x86_64 frames with frame records.
+pub fn records(depth: usize, seed: u64) -> Stack {
+    let cfa = CfaRule::Register { register: 6, offset: 16 };
+    let mut row = Row::new(Arch::X86_64, 0..u64::MAX, cfa, Silent::CalleeSaved);
+    row.set(16, Rule::AtCfa(-8));
+    row.set(6, Rule::AtCfa(-16));
+    let mut random = Xorshift(seed);
+    let chain: Vec<Site> =
+        (0..depth).map(|_| Site { address: 0x40_0000 + random.next() % 0x10_0000, row }).collect();
+    build(Arch::X86_64, &chain, &mut random)
 }
 
 /// A random stack of `depth` frames.
