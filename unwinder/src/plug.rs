@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_walk_is_made_of_steps() {
         let registers = Registers::unknown(Arch::X86_64);
-        let mut walk = |limit| {
+        let walk = |limit| {
             let mut frames = Vec::new();
             let memory = &mut Copied { address: 0, bytes: [] };
             let stop =

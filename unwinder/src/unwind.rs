@@ -39,30 +39,22 @@ impl Context {
         Context { dwarf: dwarf::Context::new(), cache: None }
     }
 
-    /// The answer of a table in short, if it is kept.
-    #[inline]
-    pub(crate) fn known<D>(
-        &self,
-        modules: &Modules<D>,
-        at: LookupAddress,
-        table: Table,
-    ) -> Option<Brief> {
-        self.cache.as_ref()?.brief(Key::new(at, modules.generation(), table))
-    }
-
     /// The answer of a table in short.
+    #[inline]
     pub(crate) fn brief<D: Deref<Target = [u8]>>(
         &mut self,
         modules: &Modules<D>,
         at: LookupAddress,
         table: Table,
     ) -> Brief {
-        match self.known(modules, at, table) {
+        let key = Key::new(at, modules.generation(), table);
+        match self.cache.as_ref().and_then(|cache| cache.brief(key)) {
             Some(brief) => brief,
             None => self.new_brief(modules, at, table),
         }
     }
 
+    #[inline(never)]
     fn new_brief<D: Deref<Target = [u8]>>(
         &mut self,
         modules: &Modules<D>,

@@ -131,7 +131,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             Method::Dwarf | Method::Sframe => {
                 let table = if method == Method::Dwarf { Table::Dwarf } else { Table::Sframe };
                 let at = self.spot.address.lookup();
-                match self.context.known(self.modules, at, table)? {
+                match self.context.brief(self.modules, at, table) {
                     Brief::Usual(rule) => rule.apply(arch, &self.spot, &mut self.memory).ok()?,
                     _ => return None,
                 }
@@ -141,6 +141,12 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
                 let address = ReturnAddress(record.return_address).into();
                 let cfa = record.cfa?;
                 (Spot { address, sp: Some(cfa), fp: Some(record.next), lr: None }, cfa)
+            }
+            Method::UnwindUser => {
+                let record = unwind_user::record(sp, self.spot.fp?, &mut self.memory).ok()?;
+                let address = ReturnAddress(arch.strip_pac(record.return_address)).into();
+                let (cfa, fp) = (record.cfa, Some(record.fp));
+                (Spot { address, sp: Some(cfa), fp, lr: None }, cfa)
             }
             _ => return None,
         };
@@ -268,7 +274,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             // The frame record is in the frame.
             None => self.spot.fp.map_or(self.floor, |fp| fp.saturating_add(16)),
         };
-        let leaf = self.spot.address.is_exact() && floor == self.floor;
+        let leaf = !signal && self.spot.address.is_exact() && floor == self.floor;
         if floor <= self.floor && !leaf {
             if !signal || self.switches == MAX_SWITCHES {
                 return Err(End::NoProgress { sp: self.floor, cfa: floor });

@@ -56,7 +56,7 @@ impl State {
     /// Goes to the caller (F1 to F7); `false`, and nothing is changed, if a step fails.
     pub fn next(&mut self, memory: &mut impl Memory) -> bool {
         let next = match self.topmost && self.at_start {
-            true => self.from_start(memory),
+            true => self.first_step(memory),
             false => record(self.sp, self.fp, memory).ok(),
         };
         let Some(Record { cfa, return_address, fp }) = next else { return false };
@@ -65,7 +65,7 @@ impl State {
         true
     }
 
-    fn from_start(&self, memory: &mut impl Memory) -> Option<Record> {
+    fn first_step(&self, memory: &mut impl Memory) -> Option<Record> {
         let cfa = self.sp.wrapping_add(WORD);
         check(self.sp, cfa).ok()?;
         Some(Record { cfa, return_address: memory.word(self.sp)?, fp: self.fp })

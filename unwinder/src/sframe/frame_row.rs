@@ -211,7 +211,7 @@ impl Heads {
 
 impl Part {
     /// The words of a row.
-    #[inline]
+    #[inline(always)]
     pub(super) fn frame_row(
         &self,
         source: &mut impl Source,
@@ -235,6 +235,27 @@ impl Part {
         Ok(FrameRow { offset, start, info, word_size, words })
     }
 
+    /// As [`Part::find_row`], over the row data from the function's rows on, where the usual is
+    /// the case: starts of one or two bytes, little-endian, and a row in force. `None`: it is
+    /// not, or something is wrong.
+    #[inline(always)]
+    pub(super) fn skim(
+        &self,
+        bytes: &[u8],
+        function: &Function,
+        offset: u32,
+        rows: Order,
+    ) -> Option<(Head, u32)> {
+        if self.header.abi.order() != ByteOrder::Little {
+            return None;
+        }
+        match function.start_width {
+            1 => skim::<1>(bytes, function, offset, rows),
+            2 => skim::<2>(bytes, function, offset, rows),
+            _ => None,
+        }
+    }
+
     /// The row in force `offset` bytes into the function or its block, and where it ends.
     #[inline]
     pub(super) fn find_row(
@@ -244,6 +265,12 @@ impl Part {
         offset: u32,
         rows: Order,
     ) -> Result<Option<(Head, u32)>, Error> {
+        if let Some(found) = source
+            .at_hand(function.rows_at, self.rows_end())
+            .and_then(|bytes| self.skim(bytes, function, offset, rows))
+        {
+            return Ok(Some(found));
+        }
         let mut heads = Heads::new(self, function, rows);
         let mut found = None;
         while let Some(head) = heads.next(source) {
@@ -254,5 +281,50 @@ impl Part {
             found = Some(head);
         }
         Ok(found.map(|f| (f, function.bound())))
+    }
+}
+
+#[inline(always)]
+fn skim<const WIDTH: usize>(
+    bytes: &[u8],
+    function: &Function,
+    offset: u32,
+    rows: Order,
+) -> Option<(Head, u32)> {
+    let bound = function.bound();
+    let (mut at, mut lowest) = (0, 0);
+    let mut found = None;
+    for _ in 0..function.rows {
+        let (&start, rest) = bytes.get(at..)?.split_first_chunk::<WIDTH>()?;
+        let mut number = [0; 4];
+        number[..WIDTH].copy_from_slice(&start);
+        let start = u32::from_le_bytes(number);
+        let info = RowInfo(*rest.first()?);
+        if start < lowest || start > bound || start == bound && function.info.repeats() {
+            return None;
+        }
+        let words_at = at + WIDTH + 1;
+        let end = words_at + (usize::from(info.words()) << (info.0 >> 5 & 3));
+        if info.0 >> 5 & 3 == 3 || end > bytes.len() {
+            return None;
+        }
+        if start > offset {
+            return Some((head(function, found?), start));
+        }
+        found = Some((at, start, info, words_at));
+        at = end;
+        lowest = start + u32::from(rows == Order::Strict);
+    }
+    Some((head(function, found?), bound))
+}
+
+#[inline]
+fn head(function: &Function, (at, start, info, words_at): (usize, u32, RowInfo, usize)) -> Head {
+    Head {
+        offset: function.rows_at + at as u64,
+        start,
+        info,
+        word_size: 1 << (info.0 >> 5 & 3),
+        words_at: function.rows_at + words_at as u64,
     }
 }

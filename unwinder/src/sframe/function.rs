@@ -168,7 +168,7 @@ impl Part {
     }
 
     /// Where a function is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry(&self, source: &mut impl Source, index: u32) -> Result<Entry, Error> {
         let at = self.entry_at(index);
         let unreadable = Error { offset: at, kind: ErrorKind::Unreadable };
@@ -196,7 +196,7 @@ impl Part {
     }
 
     /// Function `index`, if `pc` is in it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn function_with(
         &self,
         source: &mut impl Source,
@@ -211,7 +211,7 @@ impl Part {
         self.function_of(source, entry, index, part).map_err(Miss::Bad)
     }
 
-    #[inline]
+    #[inline(always)]
     fn function_of(
         &self,
         source: &mut impl Source,
@@ -224,7 +224,7 @@ impl Part {
         Ok(function)
     }
 
-    #[inline]
+    #[inline(always)]
     fn decode(
         &self,
         source: &mut impl Source,
@@ -277,7 +277,7 @@ impl Part {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn check(&self, function: &Function) -> Result<(), ErrorKind> {
         let (at, end) = (function.rows_at, self.rows_end());
         let len = end.checked_sub(at).ok_or(ErrorKind::RowsAt { at, end })?;

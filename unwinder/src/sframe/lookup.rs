@@ -74,6 +74,25 @@ impl Part {
         Some((low, from))
     }
 
+    /// The answer in short, where there is a row of the usual kind and nothing is wrong.
+    #[inline]
+    pub(super) fn usual(&self, bytes: &mut &[u8], function: &Function, pc: u64) -> Option<Brief> {
+        let arch = self.header.abi.arch()?;
+        if function.is_flexible() || function.is_signal() {
+            return None;
+        }
+        let Range32 { offset, .. } = within(function, pc)?;
+        let rows = bytes.at_hand(function.rows_at, self.rows_end())?;
+        let (head, _) = self.skim(rows, function, offset, Order::Ascending)?;
+        let row = self.frame_row(bytes, head).ok()?;
+        let Rules { cfa, ra, fp } = match row.info.words() {
+            0 => return None,
+            _ => self.default(arch, &row).ok()?,
+        };
+        let signed = arch == Arch::Aarch64 && row.info.signed();
+        Some(brief::Rules { cfa, ra, fp, silent: Silent::Unknown, signed }.brief(arch))
+    }
+
     /// The row of `function` that is in force at `pc`.
     #[inline]
     pub(super) fn answer(

@@ -23,6 +23,7 @@
 //! | [`fuzz`] | the oracle that fuzzing drives |
 //! | [`error`] | what can be wrong |
 
+mod buckets;
 pub mod check;
 pub mod error;
 pub mod frame_row;

@@ -5,12 +5,22 @@
 pub(super) trait Source {
     /// The `N` bytes from offset `at`; `None` if they are not there.
     fn take<const N: usize>(&mut self, at: u64) -> Option<[u8; N]>;
+
+    /// The bytes from offset `from` to `to`, if they need not be fetched.
+    fn at_hand(&self, _from: u64, _to: u64) -> Option<&[u8]> {
+        None
+    }
 }
 
 impl Source for &[u8] {
     #[inline]
     fn take<const N: usize>(&mut self, at: u64) -> Option<[u8; N]> {
         self.get(usize::try_from(at).ok()?..)?.first_chunk().copied()
+    }
+
+    #[inline]
+    fn at_hand(&self, from: u64, to: u64) -> Option<&[u8]> {
+        self.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)
     }
 }
 

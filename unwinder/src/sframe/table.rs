@@ -1,12 +1,9 @@
 //! Lookup in a module's section.
 //!
 //! ```text
-//! one section, functions ascend and none overlaps another   search samples, then in place
+//! one section, functions ascend and none overlaps another   search a few of them, in place
 //! otherwise                                                 search one sorted list of them all
 //! ```
-//!
-//! Samples are the starts of every 32nd function: a large table is spread over memory that
-//! caches do not hold.
 //!
 //! Everything that a lookup relies on is either checked by [`Table::new`] or by the lookup
 //! itself; nothing is trusted because the section as a whole looked sound.
@@ -16,6 +13,7 @@ use std::ops::Deref;
 
 use arch::Arch;
 
+use super::buckets::Buckets;
 use super::frame_row::{FrameRow, Heads, Order};
 use super::function::{Entry, Function, Part};
 use super::header::{HEADER_LEN, Header, MAGIC};
@@ -37,15 +35,11 @@ pub struct Table<D> {
 /// How the functions are searched.
 #[derive(Clone, Debug)]
 enum Functions {
-    /// There is one part; its functions ascend and none overlaps another one. With the starts
-    /// of some of them, which are closer together in memory.
-    InPlace(Vec<u64>),
+    /// There is one part; its functions ascend and none overlaps another one.
+    InPlace(Buckets),
     /// Ascending.
     Sorted(Vec<Visible>),
 }
-
-/// One of so many functions has its start among the samples.
-const STRIDE: u32 = 32;
 
 /// A function that something is looked up in.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +97,22 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     /// As [`Table::row`], in short.
     #[inline]
     pub(crate) fn brief(&self, at: LookupAddress) -> Result<Brief, Miss<Error>> {
-        Ok(self.answer(at)?.0.brief())
+        match self.usual(at.value()) {
+            Some(brief) => Ok(brief),
+            None => Ok(self.answer(at)?.0.brief()),
+        }
+    }
+
+    /// The brief answer where nothing is wrong: no error is put together.
+    #[inline]
+    fn usual(&self, pc: u64) -> Option<Brief> {
+        let Functions::InPlace(buckets) = &self.functions else { return None };
+        let (first, count) = buckets.candidates(pc)?;
+        let part = self.parts.first()?;
+        let bytes = &mut &*self.data;
+        let (index, _) = part.search(bytes, first, count, pc)?;
+        let function = part.function_with(bytes, index, 0, pc).ok()?;
+        part.usual(bytes, &function, pc)
     }
 
     /// The answer, and below which address it is not used.
@@ -111,7 +120,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     fn answer(&self, at: LookupAddress) -> Result<(Answer, u64), Miss<Error>> {
         let pc = at.value();
         let found = match &self.functions {
-            Functions::InPlace(samples) => self.search(samples, pc),
+            Functions::InPlace(buckets) => self.search(buckets, pc),
             Functions::Sorted(list) => search_sorted(list, pc),
         };
         let Visible { from, part: number, index } = found.ok_or(Miss::NotCovered)?;
@@ -124,12 +133,9 @@ impl<D: Deref<Target = [u8]>> Table<D> {
 
     /// The last function of the only part that starts at or below `pc`.
     #[inline]
-    fn search(&self, samples: &[u64], pc: u64) -> Option<Visible> {
-        let part = self.parts.first()?;
-        let sample = samples.partition_point(|&start| start <= pc).checked_sub(1)? as u32;
-        let first = sample * STRIDE; // no more than there are functions
-        let count = (part.header.functions - first).min(STRIDE);
-        let (index, from) = part.search(&mut &*self.data, first, count, pc)?;
+    fn search(&self, buckets: &Buckets, pc: u64) -> Option<Visible> {
+        let (first, count) = buckets.candidates(pc)?;
+        let (index, from) = self.parts.first()?.search(&mut &*self.data, first, count, pc)?;
         Some(Visible { from, part: 0, index })
     }
 
@@ -255,16 +261,15 @@ fn strange(header: &Header) -> impl Iterator<Item = (u64, WarningKind)> {
 /// Checks order and number of rows, and decides how to search.
 fn arrange(data: &[u8], parts: &[Part], warnings: &mut Vec<Warning>) -> Result<Functions, Error> {
     let mut in_place = parts.len() == 1;
-    let mut samples = Vec::new();
     for (number, part) in parts.iter().enumerate() {
         let number = u32::try_from(number)
             .map_err(|_| Error { offset: part.offset, kind: ErrorKind::TooLarge })?;
-        in_place &= check_part(data, part, number, &mut samples, warnings)?;
+        in_place &= check_part(data, part, number, warnings)?;
     }
-    Ok(match in_place {
-        true => Functions::InPlace(samples),
-        false => Functions::Sorted(sort(data, parts)),
-    })
+    let buckets = parts.first().filter(|_| in_place).and_then(|part| {
+        Buckets::new(part.header.functions, |index| part.start(&mut &*data, index))
+    });
+    Ok(buckets.map_or_else(|| Functions::Sorted(sort(data, parts)), Functions::InPlace))
 }
 
 /// Whether the functions of a part ascend, and none overlaps another one.
@@ -272,7 +277,6 @@ fn check_part(
     data: &[u8],
     part: &Part,
     number: u32,
-    samples: &mut Vec<u64>,
     warnings: &mut Vec<Warning>,
 ) -> Result<bool, Error> {
     let mut before = None::<Entry>;
@@ -287,9 +291,6 @@ fn check_part(
             }
         }
         in_place &= entry.end.is_some() && entry.size != 0;
-        if index % STRIDE == 0 && in_place {
-            samples.push(entry.start);
-        }
         match part.function(&mut &*data, index, number) {
             Ok(function) => found += u64::from(function.rows),
             Err(_) => all = false,

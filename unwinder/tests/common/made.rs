@@ -37,7 +37,7 @@ pub fn module(functions: u64) -> (Image<Bytes>, Vec<Site>) {
         sframe: section(SFRAME, sframe(functions)),
         ..Sections::default()
     };
-    let text: Vec<Range<u64>> = vec![TEXT..TEXT + functions * SIZE];
+    let text: Vec<Range<u64>> = std::iter::once(TEXT..TEXT + functions * SIZE).collect();
     let image = Image { arch: Arch::X86_64, text, sections };
     (image.clone(), sites(&image))
 }

@@ -130,7 +130,8 @@ fn layout(arch: Arch, row: &Row) -> Option<Layout> {
         Rule::Same | Rule::Unmentioned => None,
         _ => return None,
     };
-    let sane = |at: i64| (-offset.max(16)..0).contains(&at) && at % 8 == 0;
+    // What lies below the stack pointer is another frame's by now.
+    let sane = |at: i64| (-offset..0).contains(&at) && at % 8 == 0;
     let sane = (0..1 << 16).contains(&offset)
         && offset % 8 == 0
         && ra.into_iter().chain(fp).all(|at| from_fp || sane(at));
