@@ -43,8 +43,9 @@ pub(crate) struct Usual {
     signed: bool,
 }
 
+/// What the CFA is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Base {
+pub(crate) enum Base {
     Sp,
     Fp,
 }
@@ -131,6 +132,21 @@ impl Spot {
 const LINK: u8 = arch::aarch64::regs::LR as u8;
 
 impl Usual {
+    /// A rule. Without `ra`, the return address is in the link register; without `fp`, the
+    /// frame pointer is the same.
+    #[inline(always)]
+    pub fn new((base, cfa): (Base, i32), ra: Option<i32>, fp: Option<i32>, signed: bool) -> Usual {
+        Usual {
+            cfa,
+            ra: ra.unwrap_or(0),
+            fp: fp.unwrap_or(0),
+            base,
+            ra_from: if ra.is_some() { RaFrom::Stack } else { RaFrom::Register },
+            fp_from: if fp.is_some() { FpFrom::Stack } else { FpFrom::Same },
+            signed,
+        }
+    }
+
     /// The caller and the CFA, as [`crate::step::apply`] has them.
     ///
     /// # Errors

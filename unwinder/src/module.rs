@@ -219,7 +219,11 @@ impl<D: Deref<Target = [u8]>> Module<D> {
     #[inline]
     pub(crate) fn sframe_brief(&self, at: LookupAddress) -> Brief {
         let Some(table) = &self.sframe else { return Brief::NotCovered };
-        match table.brief(at.unbiased(self.bias)) {
+        let at = at.unbiased(self.bias);
+        if let Some(rule) = table.usual(at) {
+            return Brief::Usual(rule);
+        }
+        match table.brief(at) {
             Ok(brief) => brief,
             Err(Miss::NotCovered) => Brief::NotCovered,
             Err(Miss::Bad(_)) => Brief::Long,

@@ -1,7 +1,7 @@
 //! A row of an unwind table: how to get from a frame to its caller, for some instructions.
 //!
 //! CFI and SFrame differ in how they are written down, not in what they say; both are read
-//! into this one form, and [`crate::step`] alone applies it.
+//! into this one form, and [`mod@crate::step`] alone applies it.
 
 use std::ops::Range;
 

@@ -28,9 +28,14 @@ impl RowInfo {
         self.0 >> 1 & 0xf
     }
 
+    /// The code for the size of a data word: the logarithm, or 3.
+    const fn word_code(self) -> u8 {
+        self.0 >> 5 & 3
+    }
+
     /// Size of a data word, if the code is valid.
     pub const fn word_size(self) -> Option<u8> {
-        match self.0 >> 5 & 3 {
+        match self.word_code() {
             0 => Some(1),
             1 => Some(2),
             2 => Some(4),
@@ -245,7 +250,7 @@ impl Part {
         function: &Function,
         offset: u32,
         rows: Order,
-    ) -> Option<(Head, u32)> {
+    ) -> Option<Skimmed> {
         if self.header.abi.order() != ByteOrder::Little {
             return None;
         }
@@ -269,7 +274,7 @@ impl Part {
             .at_hand(function.rows_at, self.rows_end())
             .and_then(|bytes| self.skim(bytes, function, offset, rows))
         {
-            return Ok(Some(found));
+            return Ok(Some((found.head(function), found.end)));
         }
         let mut heads = Heads::new(self, function, rows);
         let mut found = None;
@@ -284,47 +289,72 @@ impl Part {
     }
 }
 
+/// A row that was found in passing.
+#[derive(Clone, Copy)]
+pub(super) struct Skimmed {
+    /// Offset from the function's first row.
+    at: usize,
+    start: u32,
+    pub info: RowInfo,
+    /// Offset of the words from the function's first row. All of them are there.
+    pub words_at: usize,
+    /// Start of the next row, or the end of the function or its block.
+    end: u32,
+}
+
+impl Skimmed {
+    #[inline]
+    fn head(&self, function: &Function) -> Head {
+        Head {
+            offset: function.rows_at + self.at as u64,
+            start: self.start,
+            info: self.info,
+            word_size: 1 << self.info.word_code(),
+            words_at: function.rows_at + self.words_at as u64,
+        }
+    }
+
+    /// Word `i`, of as many as there are. `bytes` are those that the row was found in.
+    #[inline(always)]
+    pub fn word(&self, bytes: &[u8], i: u8) -> Option<i32> {
+        let code = self.info.word_code();
+        let rest = bytes.get(self.words_at + (usize::from(i) << code)..)?;
+        Some(match code {
+            0 => i32::from(rest.first()?.cast_signed()),
+            1 => i32::from(i16::from_le_bytes(*rest.first_chunk()?)),
+            _ => i32::from_le_bytes(*rest.first_chunk()?),
+        })
+    }
+}
+
 #[inline(always)]
 fn skim<const WIDTH: usize>(
     bytes: &[u8],
     function: &Function,
     offset: u32,
     rows: Order,
-) -> Option<(Head, u32)> {
-    let bound = function.bound();
+) -> Option<Skimmed> {
+    let (bound, repeats) = (function.bound(), function.info.repeats());
     let (mut at, mut lowest) = (0, 0);
-    let mut found = None;
+    let mut found = None::<Skimmed>;
     for _ in 0..function.rows {
         let (&start, rest) = bytes.get(at..)?.split_first_chunk::<WIDTH>()?;
         let mut number = [0; 4];
         number[..WIDTH].copy_from_slice(&start);
         let start = u32::from_le_bytes(number);
         let info = RowInfo(*rest.first()?);
-        if start < lowest || start > bound || start == bound && function.info.repeats() {
-            return None;
-        }
         let words_at = at + WIDTH + 1;
-        let end = words_at + (usize::from(info.words()) << (info.0 >> 5 & 3));
-        if info.0 >> 5 & 3 == 3 || end > bytes.len() {
+        let next = words_at + (usize::from(info.words()) << info.word_code());
+        let bad = start < lowest || start > bound || start == bound && repeats;
+        if bad || info.word_code() == 3 || next > bytes.len() {
             return None;
         }
         if start > offset {
-            return Some((head(function, found?), start));
+            return found.map(|row| Skimmed { end: start, ..row });
         }
-        found = Some((at, start, info, words_at));
-        at = end;
+        found = Some(Skimmed { at, start, info, words_at, end: bound });
+        at = next;
         lowest = start + u32::from(rows == Order::Strict);
     }
-    Some((head(function, found?), bound))
-}
-
-#[inline]
-fn head(function: &Function, (at, start, info, words_at): (usize, u32, RowInfo, usize)) -> Head {
-    Head {
-        offset: function.rows_at + at as u64,
-        start,
-        info,
-        word_size: 1 << (info.0 >> 5 & 3),
-        words_at: function.rows_at + words_at as u64,
-    }
+    found
 }

@@ -131,19 +131,19 @@ impl Entry {
 
 impl Part {
     /// Offset of function `index`'s entry in the data.
-    #[inline]
+    #[inline(always)]
     pub(super) const fn entry_at(&self, index: u32) -> u64 {
         self.offset.saturating_add(self.header.entry_at(index))
     }
 
     /// End of the row data in the data.
-    #[inline]
+    #[inline(always)]
     pub(super) const fn rows_end(&self) -> u64 {
         self.offset.saturating_add(self.header.len())
     }
 
     /// What a start is relative to.
-    #[inline]
+    #[inline(always)]
     const fn origin(&self, index: u32) -> u64 {
         match self.header.flags.pc_relative() {
             true => self.address.wrapping_add(self.header.entry_at(index)),
@@ -152,7 +152,7 @@ impl Part {
     }
 
     /// The start as it is written.
-    #[inline]
+    #[inline(always)]
     fn offset_of_start(&self, source: &mut impl Source, index: u32) -> Option<i64> {
         let (at, order) = (self.entry_at(index), self.header.abi.order());
         Some(match self.header.version {
@@ -162,7 +162,7 @@ impl Part {
     }
 
     /// Start of a function, modulo 2^64. This is all that a search needs.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start(&self, source: &mut impl Source, index: u32) -> Option<u64> {
         Some(self.origin(index).wrapping_add_signed(self.offset_of_start(source, index)?))
     }

@@ -58,7 +58,7 @@ impl Part {
     }
 
     #[inline]
-    pub(super) fn default(&self, arch: Arch, row: &FrameRow) -> Result<Rules, ErrorKind> {
+    fn default(&self, arch: Arch, row: &FrameRow) -> Result<Rules, ErrorKind> {
         let count = ErrorKind::WordCount(row.info.words());
         let base = if row.info.from_sp() { arch.sp() } else { arch.fp() };
         let offset = i64::from(row.word(0).ok_or(count)?);

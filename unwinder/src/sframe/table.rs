@@ -21,7 +21,7 @@ use super::lookup::Answer;
 use super::rules::{Found, Rules};
 use super::{Abi, Error, ErrorKind, Warning, WarningKind};
 use crate::LookupAddress;
-use crate::brief::Brief;
+use crate::brief::{Brief, Usual};
 use crate::row::Miss;
 
 /// The functions of a module's `.sframe`.
@@ -95,23 +95,21 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     }
 
     /// As [`Table::row`], in short.
-    #[inline]
     pub(crate) fn brief(&self, at: LookupAddress) -> Result<Brief, Miss<Error>> {
-        match self.usual(at.value()) {
-            Some(brief) => Ok(brief),
-            None => Ok(self.answer(at)?.0.brief()),
-        }
+        Ok(self.answer(at)?.0.brief())
     }
 
-    /// The brief answer where nothing is wrong: no error is put together.
-    #[inline]
-    fn usual(&self, pc: u64) -> Option<Brief> {
+    /// The rule for an address where it is of the usual kind and nothing is wrong: no error is
+    /// put together.
+    #[inline(always)]
+    pub(crate) fn usual(&self, at: LookupAddress) -> Option<Usual> {
         let Functions::InPlace(buckets) = &self.functions else { return None };
+        let pc = at.value();
         let (first, count) = buckets.candidates(pc)?;
         let part = self.parts.first()?;
-        let bytes = &mut &*self.data;
-        let (index, _) = part.search(bytes, first, count, pc)?;
-        let function = part.function_with(bytes, index, 0, pc).ok()?;
+        let bytes = &*self.data;
+        let (index, _) = part.search(&mut &*bytes, first, count, pc)?;
+        let function = part.function_with(&mut &*bytes, index, 0, pc).ok()?;
         part.usual(bytes, &function, pc)
     }
 
