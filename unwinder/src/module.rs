@@ -181,16 +181,11 @@ impl<D: Deref<Target = [u8]>> Module<D> {
     }
 
     /// As [`Module::dwarf_row`], in short.
-    pub(crate) fn dwarf_brief(&self, at: LookupAddress, context: &mut dwarf::Context) -> Brief {
-        let mut brief = Brief::NotCovered;
-        for table in self.dwarf_tables() {
-            match table.brief(at.unbiased(self.bias), context) {
-                Ok(found) => return found,
-                Err(Miss::Bad(_)) => brief = Brief::Long,
-                Err(Miss::NotCovered) => {}
-            }
-        }
-        brief
+    pub(crate) fn dwarf_brief(&self, at: LookupAddress) -> Brief {
+        // A long one may be broken, and count only if the other table is silent: the row tells.
+        let briefs = self.dwarf_tables().map(|table| table.brief(at.unbiased(self.bias)));
+        let mut covered = briefs.filter(|brief| *brief != Brief::NotCovered);
+        covered.next().unwrap_or(Brief::NotCovered)
     }
 
     fn dwarf_tables(&self) -> impl Iterator<Item = &dwarf::Table<D>> {

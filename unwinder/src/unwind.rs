@@ -63,7 +63,7 @@ impl Context {
     ) -> Brief {
         let brief = match (modules.find(at), table) {
             (None, _) => Brief::NoModule,
-            (Some(module), Table::Dwarf) => module.dwarf_brief(at, &mut self.dwarf),
+            (Some(module), Table::Dwarf) => module.dwarf_brief(at),
             (Some(module), Table::Sframe) => module.sframe_brief(at),
         };
         if let Some(cache) = &mut self.cache {

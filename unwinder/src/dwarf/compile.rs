@@ -9,8 +9,7 @@ use gimli::{
 use super::error::ErrorKind;
 use super::expression::evaluate;
 use super::section::{Cfi, Fde};
-use crate::brief::{self, Brief};
-use crate::row::{CfaRule, Expression, Key, Row, Rule, Silent, return_column};
+use crate::row::{CfaRule, Expression, Key, Row, Rule, Silent};
 use crate::{Memory, Registers};
 use arch::Arch;
 
@@ -73,35 +72,6 @@ impl<'a> Compiler<'a> {
             NOTHING if !outermost(&row) && !self.has_cfa() => Err(ErrorKind::NoCfa),
             _ => Ok(row),
         }
-    }
-
-    /// As [`Compiler::row`], in short; what is broken is not short.
-    pub fn brief<S: UnwindContextStorage<usize>>(&self, from: &UnwindTableRow<usize, S>) -> Brief {
-        let arch = self.table.arch;
-        let mut usual = brief::Rules {
-            cfa: cfa(from.cfa()),
-            ra: Rule::Unmentioned,
-            fp: Rule::Unmentioned,
-            silent: Silent::CalleeSaved,
-            signed: false,
-        };
-        let signal = self.fde.is_signal_trampoline();
-        let mut plain = !signal && self.return_address == return_column(arch);
-        for (column, from) in from.registers() {
-            if *column == SIGN_STATE && arch == Arch::Aarch64 {
-                match self.signed(from) {
-                    Ok(signed) => usual.signed = signed,
-                    Err(_) => return Brief::Long,
-                }
-            } else if column.0 == self.return_address.into() {
-                usual.ra = rule(from);
-            } else if usize::from(column.0) == arch.fp() {
-                usual.fp = rule(from);
-            } else if usize::from(column.0) == arch.sp() {
-                plain = false;
-            }
-        }
-        if plain { usual.brief(arch) } else { Brief::Long }
     }
 
     fn has_cfa(&self) -> bool {

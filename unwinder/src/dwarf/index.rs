@@ -102,7 +102,7 @@ fn segment<'a>(
     if entry.what == What::Cie {
         return Ok(None);
     }
-    let fde = cfi.fde(bases, entry.offset, cie)?;
+    let fde = cfi.fde(bases, entry.offset, Some(cie))?;
     let (start, end) = (fde.initial_address(), fde.end_address());
     if start == end {
         return Err(warning(cfi, entry.offset, ErrorKind::EmptyRange));

@@ -5,6 +5,7 @@
 //!          ─► section: entry by entry ─► index: address ranges ◄─ agrees? ─ header
 //!
 //! address ─► header or index ─► FDE ─► gimli's row machine ─► compile ─► Row
+//!                               └───► short: the usual rules alone, for walks
 //! ```
 //!
 //! What is modelled: DWARF 5 section 6.4, the LSB's `.eh_frame` and `.eh_frame_hdr`, and
@@ -26,6 +27,7 @@ pub mod fuzz;
 mod header;
 mod index;
 mod section;
+mod short;
 mod table;
 
 pub use error::{Error, ErrorKind, SectionName, Warning};

@@ -174,12 +174,13 @@ impl<'a> Cfi<'a> {
         }
     }
 
-    /// The FDE at `offset`. Errors name its CIE if that is what is broken.
+    /// The FDE at `offset`, with the help of the CIE read last. Errors name its CIE if that is
+    /// what is broken.
     pub fn fde(
         &self,
         bases: &BaseAddresses,
         offset: usize,
-        last: &mut LastCie<'a>,
+        last: Option<&mut LastCie<'a>>,
     ) -> Result<Fde<'a>, Error> {
         match self {
             Cfi::Eh(section) => fde(self.name(), section, bases, offset, last),
@@ -187,17 +188,62 @@ impl<'a> Cfi<'a> {
         }
     }
 
-    /// Whether an FDE says what the CFA is, at any address.
-    pub fn has_cfa(&self, bases: &BaseAddresses, fde: &Fde<'_>) -> bool {
+    /// What `visit` makes of the FDE at `offset`, which has been read before and found sound.
+    #[inline]
+    pub fn with_sound_fde<T>(
+        &self,
+        bases: &BaseAddresses,
+        offset: usize,
+        visit: impl FnOnce(&Fde<'a>) -> T,
+    ) -> Option<T> {
+        // FDEs are large: they are not moved.
         match self {
             Cfi::Eh(section) => {
-                defines_cfa(fde.cie().instructions(section, bases))
-                    || defines_cfa(fde.instructions(section, bases))
+                let fde = section.fde_from_offset(bases, offset.into(), EhFrame::cie_from_offset);
+                Some(visit(fde.as_ref().ok()?))
             }
             Cfi::Debug(section) => {
-                defines_cfa(fde.cie().instructions(section, bases))
-                    || defines_cfa(fde.instructions(section, bases))
+                let fde =
+                    section.fde_from_offset(bases, offset.into(), DebugFrame::cie_from_offset);
+                Some(visit(fde.as_ref().ok()?))
             }
+        }
+    }
+
+    /// Whether an FDE says what the CFA is, at any address.
+    pub fn has_cfa(&self, bases: &BaseAddresses, fde: &Fde<'a>) -> bool {
+        defines_cfa(self.common(bases, fde.cie())) || defines_cfa(self.own(bases, fde))
+    }
+
+    /// The CIE at `offset`, if nothing is wrong with it.
+    pub fn cie(&self, bases: &BaseAddresses, offset: usize) -> Option<Cie<'a>> {
+        match self {
+            Cfi::Eh(section) => section.cie_from_offset(bases, offset.into()).ok(),
+            Cfi::Debug(section) => section.cie_from_offset(bases, offset.into()).ok(),
+        }
+    }
+
+    /// The instructions of a CIE.
+    pub fn common<'x>(
+        &'x self,
+        bases: &'x BaseAddresses,
+        cie: &Cie<'a>,
+    ) -> CallFrameInstructionIter<'x, Slice<'a>> {
+        match self {
+            Cfi::Eh(section) => cie.instructions(section, bases),
+            Cfi::Debug(section) => cie.instructions(section, bases),
+        }
+    }
+
+    /// The instructions of an FDE without those of its CIE.
+    pub fn own<'x>(
+        &'x self,
+        bases: &'x BaseAddresses,
+        fde: &Fde<'a>,
+    ) -> CallFrameInstructionIter<'x, Slice<'a>> {
+        match self {
+            Cfi::Eh(section) => fde.instructions(section, bases),
+            Cfi::Debug(section) => fde.instructions(section, bases),
         }
     }
 
@@ -235,12 +281,13 @@ fn fde<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
     bases: &BaseAddresses,
     offset: usize,
-    last: &mut LastCie<'a>,
+    mut last: Option<&mut LastCie<'a>>,
 ) -> Result<Fde<'a>, Error> {
     let mut bad = offset;
     let found = section.fde_from_offset(bases, S::Offset::from(offset), |section, bases, at| {
         let cie_offset = UnwindOffset::into(at);
-        if let Some(cie) = last.0.as_ref().filter(|cie| cie.offset() == cie_offset) {
+        let known = last.as_ref().and_then(|last| last.0.as_ref());
+        if let Some(cie) = known.filter(|cie| cie.offset() == cie_offset) {
             return Ok(cie.clone());
         }
         if cie_offset < section.section().len() {
@@ -252,7 +299,9 @@ fn fde<'a, S: UnwindSection<Slice<'a>>>(
             return Err(gimli::Error::UnsupportedAddressSize(cie.address_size()));
         }
         bad = offset;
-        last.0 = Some(cie.clone());
+        if let Some(last) = &mut last {
+            last.0 = Some(cie.clone());
+        }
         Ok(cie)
     });
     let place = |kind| Error { section: name, offset: bad as u64, kind };

@@ -13,9 +13,10 @@ use super::error::{Error, ErrorKind, SectionName, Warning};
 use super::header::Header;
 use super::index::Index;
 use super::section::{Cfi, Fde, LastCie, Section, Sections, Walk, What};
+use super::short::{self, Machine, State};
 use crate::LookupAddress;
 use crate::brief::Brief;
-use crate::row::{Key, Miss, Row};
+use crate::row::{Key, Miss, Row, return_column};
 use arch::Arch;
 
 /// Rules of one row: general and vector registers of either architecture. gimli copies whole
@@ -58,7 +59,12 @@ pub struct Table<D> {
     augmentations: Augmentations,
     bases: BaseAddresses,
     lookup: Lookup<D>,
+    /// What the first CIEs come to, by offset: there are few.
+    common: Vec<(usize, State)>,
 }
+
+/// CIEs whose instructions are not run again.
+const KNOWN_CIES: usize = 4;
 
 /// How FDEs are found.
 #[derive(Debug)]
@@ -104,14 +110,27 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         }
         let augmentations = augmentation::fix(name, &bytes);
         let lookup = Lookup::Index(Index::default());
-        let mut table = Table { arch, name, bytes, augmentations, bases, lookup };
+        let common = Vec::new();
+        let mut table = Table { arch, name, bytes, augmentations, bases, lookup, common };
         let mut warnings = Vec::new();
         let index = Index::build(&table.cfi(), table.section(), &table.bases, &mut warnings);
         table.lookup = Lookup::Index(index);
+        table.common = table.run_cies();
         if let Some((header, frame)) = header {
             table.prefer(header, frame).unwrap_or_else(|error| warnings.push(error));
         }
         Ok((table, warnings))
+    }
+
+    fn run_cies(&self) -> Vec<(usize, State)> {
+        let cfi = self.cfi();
+        let run = |offset| {
+            let cie = cfi.cie(&self.bases, offset)?;
+            Some((offset, short::common(self.arch, &cie, cfi.common(&self.bases, &cie))?))
+        };
+        let entries = Walk::new(self.name, self.section()).map_while(Result::ok);
+        let cies = entries.filter(|entry| entry.what == What::Cie).take(KNOWN_CIES);
+        cies.filter_map(|entry| run(entry.offset)).collect()
     }
 
     /// Looks up through `.eh_frame_hdr` from now on, if it can be trusted.
@@ -146,40 +165,56 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     ///
     /// [`Miss`]: no entry covers the address, or it is broken.
     pub fn row(&self, at: LookupAddress, context: &mut Context) -> Result<Row, Miss<Error>> {
-        self.look_up(at, context, |row, compiler| compiler.row(row))
+        let cfi = self.cfi();
+        let fde = self.fde(&cfi, at)?;
+        let row = self.visit(&cfi, &fde, context, |row, compiler| {
+            if row.contains(at.value()) { compiler.row(row).map(Some) } else { Ok(None) }
+        });
+        row.map_err(Miss::Bad)?.ok_or(Miss::NotCovered)
     }
 
-    /// As [`Table::row`], in short.
-    pub(crate) fn brief(
-        &self,
-        at: LookupAddress,
-        context: &mut Context,
-    ) -> Result<Brief, Miss<Error>> {
-        self.look_up(at, context, |row, compiler| Ok(compiler.brief(row)))
+    /// As [`Table::row`], in short; what is broken is not short.
+    pub(crate) fn brief(&self, at: LookupAddress) -> Brief {
+        let Some(offset) = self.find(at) else { return Brief::NotCovered };
+        let cfi = self.cfi();
+        let visit = |fde: &Fde<'_>| match fde.contains(at.value()) {
+            true => self.brief_of(&cfi, fde, at).unwrap_or(Brief::Long),
+            false => Brief::NotCovered,
+        };
+        cfi.with_sound_fde(&self.bases, offset, visit).unwrap_or(Brief::Long)
     }
 
-    fn look_up<T>(
-        &self,
-        at: LookupAddress,
-        context: &mut Context,
-        mut compile: impl FnMut(&GimliRow, &Compiler<'_>) -> Result<T, ErrorKind>,
-    ) -> Result<T, Miss<Error>> {
+    fn brief_of<'a>(&self, cfi: &Cfi<'a>, fde: &Fde<'a>, at: LookupAddress) -> Option<Brief> {
+        let cie = fde.cie();
+        let usual = Register(return_column(self.arch).into());
+        if fde.is_signal_trampoline() || cie.return_address_register() != usual {
+            return None;
+        }
+        let known = self.common.iter().find(|(offset, _)| *offset == cie.offset());
+        let initial = match known {
+            Some((_, state)) => *state,
+            None => short::common(self.arch, cie, cfi.common(&self.bases, cie))?,
+        };
+        let mut machine = Machine::new(self.arch, cie, initial);
+        machine.run(cfi.own(&self.bases, fde), fde.initial_address(), at.value())?;
+        Some(machine.brief())
+    }
+
+    /// The offset of the entry that may cover an address: neither list says where functions
+    /// end.
+    fn find(&self, at: LookupAddress) -> Option<usize> {
         let offset = match &self.lookup {
             Lookup::Header(header, bytes) => header.find(bytes, at.value()),
             Lookup::Index(index) => index.find(at.value()),
         };
-        let offset = offset.ok_or(Miss::NotCovered)?;
-        let cfi = self.cfi();
-        let fde = cfi.fde(&self.bases, offset as usize, &mut LastCie::default());
-        let fde = fde.map_err(Miss::Bad)?;
-        // Neither says where functions end.
-        if !fde.contains(at.value()) {
-            return Err(Miss::NotCovered);
-        }
-        let row = self.visit(&cfi, &fde, context, |row, compiler| {
-            if row.contains(at.value()) { compile(row, compiler).map(Some) } else { Ok(None) }
-        });
-        row.map_err(Miss::Bad)?.ok_or(Miss::NotCovered)
+        offset.map(|offset| offset as usize)
+    }
+
+    /// The entry that covers an address.
+    fn fde<'a>(&self, cfi: &Cfi<'a>, at: LookupAddress) -> Result<Fde<'a>, Miss<Error>> {
+        let offset = self.find(at).ok_or(Miss::NotCovered)?;
+        let fde = cfi.fde(&self.bases, offset, None).map_err(Miss::Bad)?;
+        if fde.contains(at.value()) { Ok(fde) } else { Err(Miss::NotCovered) }
     }
 
     /// All frame description entries in the order of the section.
@@ -201,7 +236,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     ) -> Result<(), Error> {
         let offset = usize::try_from(entry.offset).unwrap_or(usize::MAX);
         let cfi = self.cfi();
-        let fde = cfi.fde(&self.bases, offset, &mut LastCie::default())?;
+        let fde = cfi.fde(&self.bases, offset, None)?;
         let end = self.visit(&cfi, &fde, context, |row, compiler| {
             let row = compiler.row(row)?;
             if row.range.0 < row.range.1 {
@@ -278,7 +313,7 @@ impl<'t, D: Deref<Target = [u8]>> Iterator for Entries<'t, D> {
                 Err(error) => return Some(Err(error)),
             }
         };
-        let fde = match self.cfi.fde(&self.table.bases, outline.offset, &mut self.cie) {
+        let fde = match self.cfi.fde(&self.table.bases, outline.offset, Some(&mut self.cie)) {
             Ok(fde) => fde,
             Err(error) => return Some(Err(error)),
         };
