@@ -18,7 +18,9 @@
 //!
 //! [capstone]: https://www.capstone-engine.org
 
+#[cfg(feature = "disassembly")]
 use capstone::Capstone;
+#[cfg(feature = "disassembly")]
 use capstone::prelude::*;
 
 use crate::{Arch, Regs, aarch64, x86_64};
@@ -160,13 +162,21 @@ impl Access {
 #[derive(Debug)]
 pub struct Decoder {
     arch: Arch,
-    /// `None` only when capstone could not allocate its handle; then
-    /// [`Decoder::disassemble`] prints bytes.
+    /// `None` only when capstone could not allocate its handle; then, as without the
+    /// feature `disassembly`, [`Decoder::disassemble`] prints bytes.
+    #[cfg(feature = "disassembly")]
     capstone: Option<Capstone>,
 }
 
 impl Decoder {
     /// A decoder for `arch`.
+    #[cfg(not(feature = "disassembly"))]
+    pub fn new(arch: Arch) -> Decoder {
+        Decoder { arch }
+    }
+
+    /// A decoder for `arch`.
+    #[cfg(feature = "disassembly")]
     pub fn new(arch: Arch) -> Decoder {
         let built = match arch {
             Arch::X86_64 => {
@@ -268,7 +278,13 @@ impl Decoder {
         lines
     }
 
+    #[cfg(not(feature = "disassembly"))]
+    fn text(&self, _bytes: &[u8], _addr: u64) -> Option<String> {
+        None
+    }
+
     /// capstone's text of one instruction, if capstone agrees that `bytes` is one.
+    #[cfg(feature = "disassembly")]
     fn text(&self, bytes: &[u8], addr: u64) -> Option<String> {
         let insns = self.capstone.as_ref()?.disasm_count(bytes, addr, 1).ok()?;
         let insn = insns.first()?;
@@ -292,7 +308,7 @@ impl Decoder {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "disassembly"))]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 #[path = "decode_tests.rs"]
 mod tests;

@@ -99,6 +99,18 @@ impl Arch {
             Arch::Aarch64 => 0x1_0000_0000_0000,
         }
     }
+
+    /// A code address without its pointer authentication code, as `XPACLRI` leaves it with
+    /// 48-bit addresses and top-byte ignore: bits 54..48 become copies of bit 55. An
+    /// address without a code, and any on x86_64, is unchanged.
+    pub const fn strip_pac(self, address: u64) -> u64 {
+        const FIELD: u64 = 0x007f_0000_0000_0000;
+        match self {
+            Arch::X86_64 => address,
+            Arch::Aarch64 if address >> 55 & 1 == 0 => address & !FIELD,
+            Arch::Aarch64 => address | FIELD,
+        }
+    }
 }
 
 impl fmt::Display for Arch {

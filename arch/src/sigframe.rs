@@ -38,6 +38,23 @@ pub fn is_sigreturn_code(code: &[u8]) -> bool {
     SIGRETURN_CODE.iter().any(|c| code.starts_with(c))
 }
 
+/// Where a frame holds the interrupted thread's register `number` (DWARF): bytes above the
+/// stack pointer at the code that calls `rt_sigreturn`. `None`: no such register.
+pub fn saved_register(arch: Arch, number: usize) -> Option<u64> {
+    match arch {
+        Arch::X86_64 => x86_64::sigframe::saved_register(number),
+        Arch::Aarch64 => aarch64::sigframe::saved_register(number),
+    }
+}
+
+/// The same for the interrupted program counter.
+pub const fn saved_pc(arch: Arch) -> u64 {
+    match arch {
+        Arch::X86_64 => x86_64::sigframe::SAVED_PC,
+        Arch::Aarch64 => aarch64::sigframe::SAVED_PC,
+    }
+}
+
 /// What a frame is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameInput<'a> {

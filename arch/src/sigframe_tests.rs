@@ -96,6 +96,26 @@ fn at_sigreturn(built: &Built) -> Regs {
     regs
 }
 
+/// Unwinders read the interrupted registers at these places.
+#[test]
+fn saved_registers_are_where_they_are_said_to_be() {
+    for arch in Arch::ALL {
+        let context = Context::new(arch);
+        let built = build(&context.input()).unwrap();
+        let sp = at_sigreturn(&built).sp();
+        let word = |offset: u64| {
+            let at = (sp + offset - built.addr) as usize;
+            u64::from_le_bytes(built.bytes[at..at + 8].try_into().unwrap())
+        };
+        let count = if arch == Arch::X86_64 { 16 } else { 32 };
+        for number in 0..count {
+            assert_eq!(word(saved_register(arch, number).unwrap()), context.regs.gp[number]);
+        }
+        assert_eq!(saved_register(arch, count), None);
+        assert_eq!(word(saved_pc(arch)), context.regs.pc);
+    }
+}
+
 #[test]
 fn contexts_round_trip() {
     for arch in Arch::ALL {

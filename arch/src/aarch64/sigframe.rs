@@ -47,6 +47,18 @@ const PSR_PRIVILEGED: u64 = 0x1f | 0xf << 6;
 /// Reserved bits (`SPSR_EL1_AARCH64_RES0_BITS`), dropped silently.
 const PSR_RES0: u64 = 0xffff_ffff_0000_0000 | 0x3 << 26 | 0x3 << 22 | 0xff << 13 | 1 << 5;
 
+/// See [`crate::sigframe::saved_pc`].
+pub(crate) const SAVED_PC: u64 = MC_SP as u64 + 8;
+
+/// See [`crate::sigframe::saved_register`]. The first word of the context is the fault's
+/// address.
+pub(crate) fn saved_register(number: usize) -> Option<u64> {
+    match number {
+        0..=31 => Some((MCONTEXT + 8 + 8 * number) as u64),
+        _ => None,
+    }
+}
+
 /// See [`crate::sigframe::build`].
 pub(crate) fn build(input: &FrameInput<'_>) -> Result<Built, BuildError> {
     let FpState::Aarch64 { v, fpsr, fpcr } = input.fp else {

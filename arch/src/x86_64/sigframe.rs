@@ -52,6 +52,18 @@ const RF: u64 = 1 << 16;
 /// Flags that a frame restores (`FIX_EFLAGS`): AC, OF, DF, TF, SF, ZF, AF, PF, CF.
 const FIX_EFLAGS: u64 = 0x4_0000 | 0x800 | DF | TF | 0x80 | 0x40 | 0x10 | 0x4 | 0x1;
 
+/// The handler's `ret` has taken the return address below the context.
+const FROM_SP: u64 = (MCONTEXT - UC) as u64;
+
+/// See [`crate::sigframe::saved_pc`].
+pub(crate) const SAVED_PC: u64 = FROM_SP + SC_RIP as u64;
+
+/// See [`crate::sigframe::saved_register`].
+pub(crate) fn saved_register(number: usize) -> Option<u64> {
+    let index = SC_REGS.iter().position(|&r| r == number)?;
+    Some(FROM_SP + 8 * index as u64)
+}
+
 /// See [`crate::sigframe::build`].
 pub(crate) fn build(input: &FrameInput<'_>) -> Result<Built, BuildError> {
     let FpState::X86_64(fp) = input.fp else { return Err(BuildError::MixedArchitectures) };

@@ -123,18 +123,11 @@ fn walk_user_aarch64(chain: &mut Chain, regs: &Regs, load: impl Fn(u64) -> Optio
     while tail != 0 && tail.is_multiple_of(8) && tail < Arch::Aarch64.task_size() - 16 {
         let Some(next) = load(tail) else { return };
         let Some(link) = load(tail + 8) else { return };
-        if chain.store(strip_pac(link)).is_err() || next <= tail {
+        if chain.store(Arch::Aarch64.strip_pac(link)).is_err() || next <= tail {
             return;
         }
         tail = next;
     }
-}
-
-/// Removes a pointer authentication code as `XPACLRI` does with 48-bit addresses and
-/// top-byte ignore: bits 54..48 become copies of bit 55.
-pub const fn strip_pac(address: u64) -> u64 {
-    const FIELD: u64 = 0x007f_0000_0000_0000;
-    if address >> 55 & 1 == 0 { address & !FIELD } else { address | FIELD }
 }
 
 #[cfg(test)]

@@ -1,0 +1,200 @@
+//! Rows in short: what nearly all of them say fits into 16 bytes.
+//!
+//! ```text
+//! CFA  sp or fp + offset
+//! RA   [CFA + offset], or in the link register; signed or not
+//! FP   same, [CFA + offset], or unknown
+//! ```
+//!
+//! A walk needs the stack pointer, the frame pointer and the link register of a frame and
+//! nothing else, as long as rows are of this kind. What is not is [`Brief::Long`].
+
+use arch::Arch;
+
+use crate::address::ReturnAddress;
+use crate::row::{CfaRule, Rule, Silent};
+use crate::step::progress;
+use crate::{CodeAddress, End, Memory, Registers};
+
+/// The answer of a table in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Brief {
+    /// A rule.
+    Usual(Usual),
+    /// The return address is undefined.
+    Outermost,
+    /// The address is in no module.
+    NoModule,
+    /// No entry covers it.
+    NotCovered,
+    /// Only the row itself can tell, or why there is none.
+    Long,
+}
+
+/// A rule that needs the stack pointer, the frame pointer and the link register only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usual {
+    cfa: i32,
+    ra: i32,
+    fp: i32,
+    base: Base,
+    ra_from: RaFrom,
+    fp_from: FpFrom,
+    signed: bool,
+}
+
+/// What the CFA is relative to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    Sp,
+    Fp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RaFrom {
+    Stack,
+    Register,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FpFrom {
+    Stack,
+    Same,
+    Nowhere,
+}
+
+/// Those rules of a row that count. There is none for the stack pointer.
+pub(crate) struct Rules {
+    pub cfa: CfaRule,
+    pub ra: Rule,
+    pub fp: Rule,
+    pub silent: Silent,
+    pub signed: bool,
+}
+
+impl Rules {
+    #[inline]
+    pub fn brief(&self, arch: Arch) -> Brief {
+        if self.ra == Rule::Undefined {
+            return Brief::Outermost;
+        }
+        self.usual(arch).map_or(Brief::Long, Brief::Usual)
+    }
+
+    #[inline]
+    fn usual(&self, arch: Arch) -> Option<Usual> {
+        let CfaRule::Register { register, offset } = self.cfa else { return None };
+        let base = match usize::from(register) {
+            n if n == arch.sp() => Base::Sp,
+            n if n == arch.fp() => Base::Fp,
+            _ => return None,
+        };
+        let (ra, ra_from) = match self.ra {
+            Rule::AtCfa(offset) => (offset, RaFrom::Stack),
+            Rule::Same | Rule::Unmentioned if arch == Arch::Aarch64 => (0, RaFrom::Register),
+            _ => return None,
+        };
+        let (fp, fp_from) = match (self.fp, self.silent) {
+            (Rule::AtCfa(offset), _) => (offset, FpFrom::Stack),
+            (Rule::Same, _) | (Rule::Unmentioned, Silent::CalleeSaved) => (0, FpFrom::Same),
+            (Rule::Undefined, _) | (Rule::Unmentioned, _) => (0, FpFrom::Nowhere),
+            _ => return None,
+        };
+        let short = |offset: i64| i32::try_from(offset).ok();
+        Some(Usual {
+            cfa: short(offset)?,
+            ra: short(ra)?,
+            fp: short(fp)?,
+            base,
+            ra_from,
+            fp_from,
+            signed: self.signed,
+        })
+    }
+}
+
+/// The part of a frame's state that usual rules need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub address: CodeAddress,
+    pub sp: Option<u64>,
+    pub fp: Option<u64>,
+    pub lr: Option<u64>,
+}
+
+impl Spot {
+    pub fn new(address: CodeAddress, registers: &Registers) -> Spot {
+        let (sp, fp) = (registers.sp(), registers.fp());
+        Spot { address, sp, fp, lr: registers.get(LINK) }
+    }
+}
+
+const LINK: u8 = arch::aarch64::regs::LR as u8;
+
+impl Usual {
+    /// A rule. Without `ra`, the return address is in the link register; without `fp`, the
+    /// frame pointer is the same.
+    #[inline(always)]
+    pub fn new((base, cfa): (Base, i32), ra: Option<i32>, fp: Option<i32>, signed: bool) -> Usual {
+        Usual {
+            cfa,
+            ra: ra.unwrap_or(0),
+            fp: fp.unwrap_or(0),
+            base,
+            ra_from: if ra.is_some() { RaFrom::Stack } else { RaFrom::Register },
+            fp_from: if fp.is_some() { FpFrom::Stack } else { FpFrom::Same },
+            signed,
+        }
+    }
+
+    /// The caller and the CFA, as [`crate::step::apply`] has them.
+    ///
+    /// # Errors
+    ///
+    /// [`End`]: why there is no caller.
+    #[inline]
+    pub fn apply(
+        &self,
+        arch: Arch,
+        spot: &Spot,
+        memory: &mut impl Memory,
+    ) -> Result<(Spot, u64), End> {
+        let (base, number) = match self.base {
+            Base::Sp => (spot.sp, arch.sp()),
+            Base::Fp => (spot.fp, arch.fp()),
+        };
+        let base = base.ok_or(End::UnknownRegister(number as u8))?;
+        let cfa = base.wrapping_add_signed(self.cfa.into());
+        progress(arch, spot.address, spot.sp, cfa)?;
+        let mut ra = match self.ra_from {
+            RaFrom::Register => spot.lr.ok_or(End::UnknownRegister(LINK))?,
+            RaFrom::Stack => {
+                let address = cfa.wrapping_add_signed(self.ra.into());
+                memory.word(address).ok_or(End::BadRead { address })?
+            }
+        };
+        if self.signed {
+            ra = arch.strip_pac(ra);
+        }
+        if ra == 0 {
+            return Err(End::NullReturnAddress);
+        }
+        let fp = match self.fp_from {
+            FpFrom::Stack => memory.word(cfa.wrapping_add_signed(self.fp.into())),
+            FpFrom::Same => spot.fp,
+            FpFrom::Nowhere => None,
+        };
+        let address = ReturnAddress(ra).into();
+        Ok((Spot { address, sp: Some(cfa), fp, lr: None }, cfa))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_to_a_cache_line() {
+        assert_eq!(size_of::<Brief>(), 16);
+    }
+}

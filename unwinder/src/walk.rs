@@ -1,0 +1,300 @@
+//! Whole walks.
+//!
+//! ```text
+//! start: all registers              (address, sp, fp, lr): all that usual rules need
+//!   │                                  │
+//!   │   ┌─ usual rule ─────────────────┴─► caller's (address, sp, fp)
+//!   │   │
+//!   └───┴─ any other ─► from the start again with all registers, through the rules of the
+//!                       frames since then; the caller is the new start
+//! ```
+//!
+//! The result is that of steps with all registers ([`crate::step()`]), and two checks more:
+//! no frame lies below one that it called, and signals change stacks downwards only so often.
+//! With the limit, no stack makes a walk endless.
+
+use std::ops::Deref;
+
+use arch::Arch;
+
+use crate::brief::{Brief, Spot};
+use crate::cache::Table;
+use crate::fp::{plain, unwind_user};
+use crate::unwind::{Failure, step};
+use crate::{
+    CodeAddress, Context, End, Memory, Method, Modules, Policy, Registers, ReturnAddress, signal,
+};
+
+/// A frame of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Where it is.
+    pub address: CodeAddress,
+    /// Canonical frame address of the frame that it called, where the method knows it: this
+    /// frame's stack pointer, unless a signal came between.
+    pub cfa: Option<u64>,
+    /// How it was found; `None` for the topmost frame.
+    pub method: Option<Method>,
+}
+
+/// A walk from a thread's registers to the outermost frame: an iterator over frames, which
+/// tells afterwards why it ended.
+#[derive(Debug)]
+pub struct Walk<'a, D, M> {
+    arch: Arch,
+    policy: Policy,
+    modules: &'a Modules<D>,
+    memory: M,
+    context: &'a mut Context,
+    start: Start,
+    spot: Spot,
+    /// What the stack pointer of the frame is at least.
+    floor: u64,
+    /// Signals on a stack below that of their handler, so far.
+    switches: u32,
+    left: usize,
+    started: bool,
+    /// The first method, from the second frame on.
+    usual: Option<Method>,
+    end: Option<End>,
+}
+
+/// A frame all of whose registers are there.
+#[derive(Debug)]
+struct Start {
+    address: CodeAddress,
+    registers: Registers,
+    /// Frames since then.
+    steps: usize,
+}
+
+/// Stacks that signal handlers may have been on.
+const MAX_SWITCHES: u32 = 64;
+
+/// What is done for the next frame.
+enum Next {
+    Found(Spot, Option<u64>),
+    /// All registers are needed.
+    All,
+}
+
+impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
+    /// Frames that a walk gives at most, if nothing else is said.
+    pub const LIMIT: usize = 1 << 16;
+
+    /// A walk that begins with the frame at `address`.
+    pub fn new(
+        policy: Policy,
+        modules: &'a Modules<D>,
+        address: CodeAddress,
+        registers: &Registers,
+        memory: M,
+        context: &'a mut Context,
+    ) -> Walk<'a, D, M> {
+        Walk {
+            arch: registers.arch(),
+            policy,
+            modules,
+            memory,
+            context,
+            start: Start { address, registers: *registers, steps: 0 },
+            spot: Spot::new(address, registers),
+            floor: registers.sp().unwrap_or(0),
+            switches: 0,
+            left: Self::LIMIT,
+            started: false,
+            usual: None,
+            end: None,
+        }
+    }
+
+    /// Gives `frames` frames at most.
+    #[must_use]
+    pub fn limit(mut self, frames: usize) -> Walk<'a, D, M> {
+        self.left = frames;
+        self
+    }
+
+    /// Why there is no further frame, once there is none.
+    pub const fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The next frame in the usual case: the rule is at hand, and leads to a caller. Whatever
+    /// else is the case, nothing is changed.
+    #[inline]
+    fn quick(&mut self) -> Option<Frame> {
+        let left = self.left.checked_sub(1)?;
+        let (method, sp) = (self.usual?, self.spot.sp?);
+        let arch = self.arch;
+        let (spot, cfa) = match method {
+            Method::Dwarf | Method::Sframe => {
+                let table = if method == Method::Dwarf { Table::Dwarf } else { Table::Sframe };
+                let at = self.spot.address.lookup();
+                match self.context.brief(self.modules, at, table) {
+                    Brief::Usual(rule) => rule.apply(arch, &self.spot, &mut self.memory).ok()?,
+                    _ => return None,
+                }
+            }
+            Method::FramePointer if arch == Arch::X86_64 => {
+                let record = plain::record(arch, Some(sp), self.spot.fp?, &mut self.memory).ok()?;
+                let address = ReturnAddress(record.return_address).into();
+                let cfa = record.cfa?;
+                (Spot { address, sp: Some(cfa), fp: Some(record.next), lr: None }, cfa)
+            }
+            Method::UnwindUser => {
+                let record = unwind_user::record(sp, self.spot.fp?, &mut self.memory).ok()?;
+                let address = ReturnAddress(arch.strip_pac(record.return_address)).into();
+                let (cfa, fp) = (record.cfa, Some(record.fp));
+                (Spot { address, sp: Some(cfa), fp, lr: None }, cfa)
+            }
+            _ => return None,
+        };
+        // With the stack pointer known, the rule itself has seen to progress.
+        self.left = left;
+        self.start.steps += 1;
+        (self.spot, self.floor) = (spot, cfa);
+        Some(Frame { address: spot.address, cfa: Some(cfa), method: Some(method) })
+    }
+
+    #[inline(never)]
+    fn careful(&mut self) -> Option<Frame> {
+        if self.end.is_some() {
+            return None;
+        }
+        let Some(left) = self.left.checked_sub(1) else {
+            self.end = Some(End::Limit);
+            return None;
+        };
+        self.left = left;
+        if !std::mem::replace(&mut self.started, true) {
+            self.usual = self.policy.methods().next();
+            return Some(Frame { address: self.spot.address, cfa: None, method: None });
+        }
+        match self.advance() {
+            Ok(frame) => Some(frame),
+            Err(end) => {
+                (self.end, self.left) = (Some(end), 0);
+                None
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Frame, End> {
+        let mut end = End::NoRow(self.spot.address);
+        for method in self.policy.methods() {
+            match self.attempt(method) {
+                Ok(Next::Found(spot, cfa)) => {
+                    self.start.steps += 1;
+                    return self.go(spot, cfa, method);
+                }
+                Ok(Next::All) => return self.with_all_registers(),
+                Err(failure) => end = failure.go_on(&self.policy)?,
+            }
+        }
+        Err(end)
+    }
+
+    fn attempt(&mut self, method: Method) -> Result<Next, Failure> {
+        match method {
+            Method::Dwarf => self.table(Table::Dwarf),
+            Method::Sframe => self.table(Table::Sframe),
+            Method::FramePointer => self.frame_pointer().map_err(Failure::Rule),
+            Method::UnwindUser => self.unwind_user().map_err(Failure::Rule),
+            Method::SignalCode => {
+                match signal::is_trampoline(self.spot.address, &mut self.memory) {
+                    true => Ok(Next::All),
+                    false => Err(Failure::NoRule(End::NoRow(self.spot.address))),
+                }
+            }
+        }
+    }
+
+    fn table(&mut self, table: Table) -> Result<Next, Failure> {
+        let address = self.spot.address;
+        match self.context.brief(self.modules, address.lookup(), table) {
+            Brief::Usual(rule) => {
+                let arch = self.arch;
+                let caller = rule.apply(arch, &self.spot, &mut self.memory);
+                let (spot, cfa) = caller.map_err(Failure::Rule)?;
+                Ok(Next::Found(spot, Some(cfa)))
+            }
+            Brief::Outermost => Err(Failure::Rule(End::Undefined)),
+            Brief::NoModule => Err(Failure::NoRule(End::NoModule(address))),
+            Brief::NotCovered => Err(Failure::NoRule(End::NoRow(address))),
+            Brief::Long => Ok(Next::All),
+        }
+    }
+
+    fn frame_pointer(&mut self) -> Result<Next, End> {
+        let arch = self.arch;
+        let fp = self.spot.fp.ok_or(End::UnknownRegister(arch.fp() as u8))?;
+        let record = plain::record(arch, self.spot.sp, fp, &mut self.memory)?;
+        let address = ReturnAddress(record.return_address).into();
+        let spot = Spot { address, sp: record.cfa, fp: Some(record.next), lr: None };
+        Ok(Next::Found(spot, record.cfa))
+    }
+
+    fn unwind_user(&mut self) -> Result<Next, End> {
+        let arch = self.arch;
+        let sp = self.spot.sp.ok_or(End::UnknownRegister(arch.sp() as u8))?;
+        let fp = self.spot.fp.ok_or(End::UnknownRegister(arch.fp() as u8))?;
+        let record = unwind_user::record(sp, fp, &mut self.memory)?;
+        let address = ReturnAddress(arch.strip_pac(record.return_address)).into();
+        let spot = Spot { address, sp: Some(record.cfa), fp: Some(record.fp), lr: None };
+        Ok(Next::Found(spot, Some(record.cfa)))
+    }
+
+    /// The next frame by a step with all registers.
+    #[cold]
+    fn with_all_registers(&mut self) -> Result<Frame, End> {
+        for _ in 0..self.start.steps {
+            self.step_from_start()?;
+        }
+        let (cfa, method) = self.step_from_start()?;
+        self.start.steps = 0;
+        self.go(Spot::new(self.start.address, &self.start.registers), cfa, method)
+    }
+
+    fn step_from_start(&mut self) -> Result<(Option<u64>, Method), End> {
+        let Start { address, registers, .. } = &self.start;
+        let memory = &mut self.memory;
+        let unwound = step(&self.policy, self.modules, *address, registers, memory, self.context)?;
+        (self.start.address, self.start.registers) =
+            (unwound.caller.address, unwound.caller.registers);
+        Ok((unwound.caller.cfa, unwound.method))
+    }
+
+    /// Takes the caller for the frame, if it can be one.
+    fn go(&mut self, spot: Spot, cfa: Option<u64>, method: Method) -> Result<Frame, End> {
+        let signal = matches!(spot.address, CodeAddress::Interrupted(_));
+        let floor = match cfa {
+            _ if signal => spot.sp.unwrap_or(0),
+            Some(cfa) => cfa,
+            // The frame record is in the frame.
+            None => self.spot.fp.map_or(self.floor, |fp| fp.saturating_add(16)),
+        };
+        let leaf = !signal && self.spot.address.is_exact() && floor == self.floor;
+        if floor <= self.floor && !leaf {
+            if !signal || self.switches == MAX_SWITCHES {
+                return Err(End::NoProgress { sp: self.floor, cfa: floor });
+            }
+            self.switches += 1;
+        }
+        self.floor = floor;
+        self.spot = spot;
+        Ok(Frame { address: spot.address, cfa, method: Some(method) })
+    }
+}
+
+impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
+    type Item = Frame;
+
+    #[inline]
+    fn next(&mut self) -> Option<Frame> {
+        match self.quick() {
+            Some(frame) => Some(frame),
+            None => self.careful(),
+        }
+    }
+}
