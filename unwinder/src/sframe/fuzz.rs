@@ -159,7 +159,7 @@ fn check_brief(table: &Table<&[u8]>, pc: u64, found: &Result<Found, Miss<Error>>
             arch.map_or(Brief::Long, |arch| Brief::of(row, arch))
         }
         Ok(Found::SignalTrampoline) => Brief::Long,
-        Err(miss) => return assert_eq!(table.brief(key(pc)).unwrap_err(), *miss),
+        Err(miss) => return assert_eq!(table.brief(key(pc)), Err(*miss)),
     };
     assert!([Ok(expected), Ok(Brief::Long)].contains(&table.brief(key(pc))), "{pc:#x}");
     if let Some(rule) = table.usual(key(pc)) {
