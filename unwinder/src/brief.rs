@@ -12,7 +12,7 @@
 use arch::Arch;
 
 use crate::address::ReturnAddress;
-use crate::row::{CfaRule, Rule, Silent};
+use crate::row::{CfaRule, Row, Rule, Silent, return_column};
 use crate::step::progress;
 use crate::{CodeAddress, End, Memory, Registers};
 
@@ -70,6 +70,26 @@ pub(crate) struct Rules {
     pub fp: Rule,
     pub silent: Silent,
     pub signed: bool,
+}
+
+impl Brief {
+    /// A row in short.
+    pub fn of(row: &Row, arch: Arch) -> Brief {
+        let rules = Rules {
+            cfa: row.cfa,
+            ra: row.rule(row.return_address),
+            fp: row.rule(arch.fp() as u8),
+            silent: row.silent,
+            signed: row.signed.is_some(),
+        };
+        let usual = !row.signal
+            && row.return_address == return_column(arch)
+            && row.rule(arch.sp() as u8) == Rule::Unmentioned;
+        match rules.brief(arch) {
+            Brief::Usual(_) if !usual => Brief::Long,
+            brief => brief,
+        }
+    }
 }
 
 impl Rules {

@@ -4,6 +4,7 @@ use arch::Arch;
 
 use super::{Context, Entry, Error, SectionName, Table, Warning};
 use super::{Section, Sections};
+use crate::brief::Brief;
 use crate::row::{CfaRule, Miss, Row, Rule};
 use crate::{CodeAddress, InstructionPointer, LookupAddress};
 
@@ -108,10 +109,22 @@ fn check_rows(table: &Bytes<'_>, entry: &Entry<'_>, context: &mut Context) {
         end = row.range.1;
         assert!(usize::from(row.return_address) < Row::COLUMNS);
         check_expressions(table, row);
+        check_brief(table, entry, row);
     });
     match result {
         Ok(()) => assert_eq!(end, entry.range.1, "rows end before their function"),
         Err(error) => check_error(table, &error),
+    }
+}
+
+/// The row in short is the row, or the row has to be asked for.
+fn check_brief(table: &Bytes<'_>, entry: &Entry<'_>, row: &Row) {
+    for address in [row.range.0, row.range.1 - 1] {
+        let at = CodeAddress::from(InstructionPointer(address)).lookup();
+        if table.find(at) == Some(entry.offset as usize) {
+            let (found, expected) = (table.brief(at), Brief::of(row, table.arch));
+            assert!(found == expected || found == Brief::Long, "{at}: {found:?}, {expected:?}");
+        }
     }
 }
 
@@ -147,6 +160,12 @@ fn check_lookup(
 ) {
     let covers = |(start, end): (u64, u64)| start <= at.value() && at.value() < end;
     let found = table.row(at, context);
+    let brief = table.brief(at);
+    match &found {
+        Ok(row) => assert!([Brief::of(row, table.arch), Brief::Long].contains(&brief), "{at}"),
+        Err(Miss::Bad(_)) => assert_eq!(brief, Brief::Long, "{at}"),
+        Err(Miss::NotCovered) => assert_eq!(brief, Brief::NotCovered, "{at}"),
+    }
     let Some(entry) = entries.iter().find(|entry| covers(entry.range)) else {
         return assert_eq!(found, Err(Miss::NotCovered));
     };

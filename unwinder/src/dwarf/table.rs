@@ -53,7 +53,7 @@ type GimliRow = UnwindTableRow<usize, Storage>;
 /// Addresses are those that the module was linked for ([`LookupAddress::unbiased`]).
 #[derive(Debug)]
 pub struct Table<D> {
-    arch: Arch,
+    pub(super) arch: Arch,
     name: SectionName,
     bytes: D,
     augmentations: Augmentations,
@@ -202,7 +202,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
 
     /// The offset of the entry that may cover an address: neither list says where functions
     /// end.
-    fn find(&self, at: LookupAddress) -> Option<usize> {
+    pub(super) fn find(&self, at: LookupAddress) -> Option<usize> {
         let offset = match &self.lookup {
             Lookup::Header(header, bytes) => header.find(bytes, at.value()),
             Lookup::Index(index) => index.find(at.value()),

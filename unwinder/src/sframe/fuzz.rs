@@ -15,6 +15,7 @@ use super::registry::{LookupError, Mapping, Mappings, Policy, Registry};
 use super::rules::{self, Rules};
 use super::{Abi, Error, ErrorKind, Found, Function, Problem, Severity, Table, Version};
 use crate::address::InterruptedAddress;
+use crate::brief::Brief;
 use crate::memory::Copied;
 use crate::row::{Miss, Row, Rule, Silent};
 use crate::{CodeAddress, LookupAddress, Memory};
@@ -54,6 +55,7 @@ pub fn fuzz_sframe(bytes: &[u8]) {
     for &pc in &probes {
         let found = table.row(key(pc));
         check_answer(&table, pc, found, abi);
+        check_brief(&table, pc, &found);
         check_same(&table, pc, slow(&table, pc));
         let bad = problems.iter().any(|p| p.severity() != Severity::Warning);
         assert!(bad || abi == Abi::S390x || !matches!(found, Err(Miss::Bad(_))), "{pc:#x}");
@@ -146,6 +148,22 @@ fn check_answer(table: &Table<&[u8]>, pc: u64, found: Result<Found, Miss<Error>>
         }
         Err(Miss::Bad(error)) => check_error(error, table.data()),
         Err(Miss::NotCovered) => {}
+    }
+}
+
+/// The row in short is the row, or the row has to be asked for.
+fn check_brief(table: &Table<&[u8]>, pc: u64, found: &Result<Found, Miss<Error>>) {
+    let expected = match found {
+        Ok(Found::Row(row)) => {
+            let arch = table.parts()[0].header.abi.arch(); // one that is unwound has rows
+            arch.map_or(Brief::Long, |arch| Brief::of(row, arch))
+        }
+        Ok(Found::SignalTrampoline) => Brief::Long,
+        Err(miss) => return assert_eq!(table.brief(key(pc)), Err(*miss)),
+    };
+    assert!([Ok(expected), Ok(Brief::Long)].contains(&table.brief(key(pc))), "{pc:#x}");
+    if let Some(rule) = table.usual(key(pc)) {
+        assert_eq!(Brief::Usual(rule), expected, "{pc:#x}");
     }
 }
 
