@@ -15,6 +15,7 @@
 pub mod cli;
 pub mod engine;
 pub mod export;
+pub mod grade;
 pub mod kernel;
 pub mod loader;
 pub mod mem;

@@ -1,0 +1,13 @@
+//! Unwinders against the truth.
+//!
+//! ```text
+//! registers, memory, modules ─► each method's walk ─┐
+//!                                                   ├─► Verdict ─► Tally, one for each method
+//! truth::Stack ─► true return addresses ────────────┘
+//! ```
+
+pub mod grader;
+pub mod verdict;
+
+pub use grader::{Grader, MethodTally};
+pub use verdict::{Verdict, compare};
