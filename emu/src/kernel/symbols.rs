@@ -9,10 +9,14 @@
 use arch::Arch;
 use arch::syscalls::Sysno;
 
+use crate::kernel::Point;
 use crate::perf::record::KernelSymbol;
 
 /// Bytes of kernel text that a function occupies.
 pub const SIZE: u64 = 0x400;
+/// Offset in a function of its return addresses; its steps come before.
+const RETURNS: u64 = 0x100;
+const _: () = assert!(4 * (1 + Point::ALL.len() as u64) <= RETURNS && RETURNS + 4 * 190 < SIZE);
 
 macro_rules! functions {
     ($($id:ident, $x86:literal, $arm:literal;)*) => {
@@ -51,8 +55,32 @@ functions! {
     AnonymousPage, "do_anonymous_page", "do_anonymous_page";
     FilePage, "do_fault", "do_fault";
     ForceSignal, "force_sig_fault", "arm64_force_sig_fault";
-    AsmTrap, "asm_exc_invalid_op", "el0_undef";
-    Trap, "exc_invalid_op", "do_el0_undef";
+    KernAddrFault, "do_kern_addr_fault", "";
+    BadArea, "bad_area_nosemaphore", "do_bad_area";
+    InnerBadArea, "__bad_area_nosemaphore", "";
+    AsmInvalidOp, "asm_exc_invalid_op", "el0_undef";
+    InvalidOp, "exc_invalid_op", "do_el0_undef";
+    AsmDivide, "asm_exc_divide_error", "";
+    Divide, "exc_divide_error", "";
+    AsmDebug, "asm_exc_debug", "";
+    Debug, "noist_exc_debug", "";
+    AsmBreakpoint, "asm_exc_int3", "el0_brk64";
+    Breakpoint, "exc_int3", "do_el0_brk64";
+    AsmOverflow, "asm_exc_overflow", "";
+    OverflowTrap, "exc_overflow", "";
+    AsmProtection, "asm_exc_general_protection", "";
+    Protection, "exc_general_protection", "";
+    AsmSegment, "asm_exc_segment_not_present", "";
+    Segment, "exc_segment_not_present", "";
+    AsmStack, "asm_exc_stack_segment", "el0_sp";
+    StackSegment, "exc_stack_segment", "do_sp_pc_abort";
+    AsmX87, "asm_exc_coprocessor_error", "";
+    X87, "exc_coprocessor_error", "";
+    AsmSimd, "asm_exc_simd_coprocessor_error", "";
+    Simd, "exc_simd_coprocessor_error", "";
+    AsmAlignment, "asm_exc_alignment_check", "el0_pc";
+    Alignment, "exc_alignment_check", "do_alignment_fault";
+    InstructionAbort, "", "el0_ia";
     AsmTimer, "asm_sysvec_apic_timer_interrupt", "el0t_64_irq";
     Timer, "sysvec_apic_timer_interrupt", "el0t_64_irq_handler";
     KernelTimer, "", "el1h_64_irq";
@@ -120,15 +148,15 @@ impl Function {
     }
 
     /// Address inside the function after a call of `callee`: the return address that
-    /// the callee's frame record holds. Always the same for the same pair, never at the
-    /// function's start.
+    /// the callee's frame record holds. Always the same for the same pair, behind the
+    /// addresses of the steps.
     pub const fn return_address(self, arch: Arch, callee: Function) -> u64 {
-        self.addr(arch) + 8 + 4 * ((callee.0 as u64).wrapping_mul(37) % 240)
+        self.addr(arch) + RETURNS + 4 * ((callee.0 as u64).wrapping_mul(37) % 190)
     }
 
     /// Address of a step inside the function.
-    pub const fn step_address(self, arch: Arch, step: u16) -> u64 {
-        self.addr(arch) + 4 * (1 + step as u64 % 250)
+    pub const fn step_address(self, arch: Arch, step: Point) -> u64 {
+        self.addr(arch) + 4 * (1 + step as u64)
     }
 
     /// Name as in `/proc/kallsyms`.
@@ -149,6 +177,13 @@ impl Function {
             }
         }
     }
+}
+
+/// The step at kernel address `ip`; `None` at a function's first instruction, where it was
+/// just called, at a return address, and outside the functions.
+pub fn step_at(arch: Arch, ip: u64) -> Option<Point> {
+    let offset = ip.checked_sub(text_base(arch))? % SIZE;
+    Point::ALL.get((offset / 4).checked_sub(1)? as usize).copied()
 }
 
 /// First address of the kernel's text.

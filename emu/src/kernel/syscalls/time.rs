@@ -120,7 +120,7 @@ pub async fn sleep_until(k: &Kernel, until: Time) {
     })
     .await;
     // Timers that fire while the CPU is idle do not sample this task.
-    k.with(|s| s.idle_until(until.min(Time::MAX / 2)));
+    k.step(Point::Idle, |s| s.idle_until(until.min(Time::MAX / 2))).await;
     k.step(Point::Wake, |_| ()).await;
     k.leave(&SCHEDULE).await;
 }

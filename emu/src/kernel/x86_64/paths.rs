@@ -2,33 +2,82 @@
 
 use arch::syscalls::Sysno;
 
+use crate::kernel::paths::{EntryPath, ExitLoop, NestedPath, Paths, TrapKind};
 use crate::kernel::symbols::Named::{self, *};
 
-/// System call, up to the dispatcher.
-pub const SYSCALL: &[Named] = &[EntrySyscall, DoSyscall];
-/// How many functions of [`SYSCALL`] are still there when the exit loop runs.
-pub const SYSCALL_EXIT: usize = 2;
-/// Page fault from user mode, up to the generic part.
-pub const PAGE_FAULT: &[Named] = &[AsmPageFault, PageFault, UserAddrFault];
-/// Another exception from user mode.
-pub const TRAP: &[Named] = &[AsmTrap, Trap];
-/// Timer interrupt from user mode.
-pub const TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
-/// Timer interrupt from kernel mode.
-pub const KERNEL_TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
-/// How many functions of a path from user mode are still there when the exit loop runs.
-pub const FAULT_EXIT: usize = 1;
-/// The same for an interrupt.
-pub const INTERRUPT_EXIT: usize = 1;
-/// The function that holds the exit loop of faults and interrupts.
-pub const INTERRUPT_EXIT_LOOP: Named = IrqentryExit;
-/// PMU overflow from user mode.
-pub const PMU: &[Named] = &[AsmNmi, Nmi, PmuHandler, Overflow];
-/// PMU overflow from kernel mode.
-pub const KERNEL_PMU: &[Named] = PMU;
-/// Page fault, from the generic part to where the page is made: anonymous or of a file.
-pub const HANDLE_FAULT: [&[Named]; 2] =
-    [&[HandleFault, InnerHandleFault, AnonymousPage], &[HandleFault, InnerHandleFault, FilePage]];
+/// `irqentry_exit` is what the handlers of exceptions and interrupts jump to at their end.
+const IRQENTRY_EXIT: ExitLoop = ExitLoop::Always(IrqentryExit);
+
+const PAGE_FAULT: EntryPath = EntryPath {
+    functions: &[AsmPageFault, PageFault, UserAddrFault],
+    bookkeeping: 2,
+    unmasked: 3,
+    exit: 1,
+    exit_loop: IRQENTRY_EXIT,
+};
+
+/// The way of an exception: the entry, the handler, what sends the signal.
+const fn trap(kind: TrapKind) -> EntryPath {
+    let functions: &[Named] = match kind {
+        TrapKind::Divide => &[AsmDivide, Divide],
+        TrapKind::Debug => &[AsmDebug, Debug],
+        TrapKind::Breakpoint => &[AsmBreakpoint, Breakpoint],
+        TrapKind::Overflow => &[AsmOverflow, OverflowTrap],
+        TrapKind::InvalidOpcode => &[AsmInvalidOp, InvalidOp],
+        TrapKind::Segment => &[AsmSegment, Segment],
+        TrapKind::Stack => &[AsmStack, StackSegment],
+        TrapKind::Protection | TrapKind::PcAlignment => &[AsmProtection, Protection],
+        TrapKind::X87 => &[AsmX87, X87],
+        TrapKind::Simd => &[AsmSimd, Simd],
+        TrapKind::Alignment => &[AsmAlignment, Alignment],
+        TrapKind::KernelAddress | TrapKind::KernelFetch => {
+            // Interrupts are turned on in the innermost.
+            return EntryPath {
+                functions: &[AsmPageFault, PageFault, KernAddrFault, BadArea, InnerBadArea],
+                unmasked: 5,
+                ..PAGE_FAULT
+            };
+        }
+    };
+    EntryPath { functions, bookkeeping: 2, unmasked: 2, exit: 1, exit_loop: IRQENTRY_EXIT }
+}
+
+/// The paths of x86_64.
+pub const PATHS: Paths = Paths {
+    syscall: EntryPath {
+        functions: &[EntrySyscall, DoSyscall],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 2,
+        exit_loop: ExitLoop::IfWork(Named::ExitLoop),
+    },
+    page_fault: PAGE_FAULT,
+    fetch_fault: PAGE_FAULT,
+    trap,
+    timer: EntryPath {
+        functions: &[AsmTimer, Timer, HrtimerInterrupt, RunQueues],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 1,
+        exit_loop: IRQENTRY_EXIT,
+    },
+    pmu: EntryPath {
+        functions: &[AsmNmi, Nmi, PmuHandler, Overflow],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 1,
+        exit_loop: IRQENTRY_EXIT,
+    },
+    kernel_timer: NestedPath {
+        functions: &[AsmTimer, Timer, HrtimerInterrupt, RunQueues],
+        bookkeeping: 2,
+    },
+    kernel_pmu: NestedPath { functions: &[AsmNmi, Nmi, PmuHandler, Overflow], bookkeeping: 2 },
+    handle_fault: [
+        &[HandleFault, InnerHandleFault, AnonymousPage],
+        &[HandleFault, InnerHandleFault, FilePage],
+    ],
+};
 
 /// Between the dispatcher and the call's own function. `x64_sys_call` jumps to all
 /// functions but those that do not return, which it calls (`__SYSCALL_NORETURN`).
