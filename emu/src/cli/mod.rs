@@ -13,6 +13,7 @@
 //! Only what was asked for goes to standard output.
 
 pub mod death;
+pub mod grades;
 pub mod guests;
 pub mod options;
 pub mod output;

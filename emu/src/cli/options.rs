@@ -217,6 +217,10 @@ pub struct MachineOptions {
     /// Print system calls on standard error
     #[arg(long)]
     pub strace: bool,
+    /// Follow every call and return, and say for each way to unwind how many of the samples'
+    /// user stacks it gets right
+    #[arg(long)]
+    pub truth: bool,
 }
 
 /// `emu guests`

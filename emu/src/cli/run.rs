@@ -10,6 +10,8 @@ use arch::Arch;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::cli::grades;
+use crate::grade::Watch;
 use crate::cli::death::{Death, Report};
 use crate::cli::options::RunOptions;
 use crate::cli::output::{
@@ -39,7 +41,11 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     let destination = Destination::new(&options.output);
     let world = build(options, &destination)?;
-    let state = start(options, &world, events, cmdline)?;
+    let mut state = start(options, &world, events, cmdline)?;
+    let watch = match options.machine.truth {
+        true => Some(watch(&mut state)?),
+        false => None,
+    };
 
     let format = options.output.format;
     let output = destination.open(format)?;
@@ -59,6 +65,9 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         let shown = profile_of(format, &destination, finished.is_ok(), state.vfs.tree.root());
         report(state, options, &world, &outcome, shown, &mut profile.tally);
     });
+    if let Some(watch) = &watch {
+        to_stderr(&format!("\n{}\n", watch.with_tallies(grades::line)));
+    }
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
     Ok(exit_status(ending, &stop))
@@ -73,6 +82,12 @@ fn build(options: &RunOptions, destination: &Destination) -> Result<World, Failu
     world.program.aslr = options.machine.aslr;
     world.program.stdout_is_taken = *destination == Destination::Stdout;
     Ok(world)
+}
+
+/// Begins to keep the true stack and to grade the samples.
+fn watch(state: &mut State) -> Result<Watch, Failure> {
+    let images = world::images(state.arch, state.vfs.tree.root());
+    Watch::start(state, images).map_err(|e| Failure::new(status::FAILURE, e))
 }
 
 /// A machine with the guest loaded.

@@ -23,6 +23,12 @@ pub struct Images {
     cache: HashMap<String, Vec<(FileId, Arc<Image>)>>,
 }
 
+impl std::fmt::Debug for Images {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Images").field("cached", &self.cache.len()).finish_non_exhaustive()
+    }
+}
+
 impl Images {
     /// Images whose bytes `read` finds by the path in a mapping record.
     pub fn new(read: impl Fn(&str) -> Option<Arc<[u8]>> + Send + Sync + 'static) -> Images {

@@ -8,6 +8,8 @@
 
 pub mod grader;
 pub mod verdict;
+pub mod watch;
 
 pub use grader::{Grader, MethodTally};
 pub use verdict::{Verdict, compare};
+pub use watch::Watch;

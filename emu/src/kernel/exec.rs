@@ -153,6 +153,7 @@ pub fn exec(
         config,
         random: SplitMix64(program.seed),
         unsupported: Default::default(),
+        observer: None,
         stats: Stats::default(),
     };
     let mut random = [0; 16];

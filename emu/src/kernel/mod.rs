@@ -31,6 +31,7 @@ pub mod exit;
 pub mod fault;
 pub mod interrupt;
 pub mod kstack;
+pub mod observer;
 pub mod paths;
 pub mod point;
 pub mod run;

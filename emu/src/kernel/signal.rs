@@ -14,7 +14,7 @@ use arch::sigaction::{AltStack, SigAction};
 use arch::sigframe::{self, FrameInput};
 use arch::siginfo::SigInfo;
 use arch::signal::{DefaultAction, code, sa};
-use arch::{SigSet, Signal};
+use arch::{Arch, SigSet, Signal};
 
 use crate::kernel::symbols::Named;
 use crate::kernel::task::Ending;
@@ -204,6 +204,13 @@ fn setup_frame(state: &mut State) {
         _ => return cannot_enter(state, info.signal),
     };
     state.set_user_regs(&built.regs);
+    if let Some(observer) = &mut state.observer {
+        let restorer = match regs.arch {
+            Arch::X86_64 => action.restorer,
+            Arch::Aarch64 => built.regs.gp[arch::aarch64::regs::LR],
+        };
+        observer.signal(&regs, &built.regs, restorer);
+    }
     if built.fp != fp {
         state.core.set_fp(&built.fp);
     }

@@ -5,7 +5,9 @@ use std::fmt;
 
 use arch::{Arch, FpState, Regs};
 
+use crate::engine::flow::FlowSink;
 use crate::engine::{Arena, Budget, Engine, EngineError, Mmu, Run};
+use crate::kernel::observer::Observer;
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Task;
@@ -37,6 +39,8 @@ pub trait UserCpu: fmt::Debug {
     fn flush_tlb(&mut self);
     /// Sets what counter instructions answer.
     fn set_clock(&mut self, clock: u64);
+    /// Tells of calls, returns and indirect jumps; see [`Engine::follow`].
+    fn follow(&mut self, sink: Box<dyn FlowSink>) -> Result<(), EngineError>;
 }
 
 impl UserCpu for Engine {
@@ -62,6 +66,9 @@ impl UserCpu for Engine {
     }
     fn flush_tlb(&mut self) {
         Engine::flush_tlb(self);
+    }
+    fn follow(&mut self, sink: Box<dyn FlowSink>) -> Result<(), EngineError> {
+        Engine::follow(self, sink)
     }
     fn set_clock(&mut self, clock: u64) {
         Engine::set_clock(self, clock);
@@ -157,6 +164,8 @@ pub struct State {
     pub unsupported: BTreeMap<String, (u64, u64)>,
     /// Counts for the summary.
     pub stats: Stats,
+    /// Who looks over the kernel's shoulder.
+    pub observer: Option<Box<dyn Observer>>,
 }
 
 /// What happened, for the summary.
@@ -405,6 +414,10 @@ impl State {
             user_lr: wants_lr.then_some(user.gp[arch::aarch64::regs::LR]),
             raw,
         }));
+        if let Some(observer) = &mut self.observer {
+            let (mm, arena) = (&self.mm, &self.arena);
+            observer.sampled(&user, &|addr, buf| mm.peek(arena, addr, buf));
+        }
     }
 
     /// The task gets a new name: `PERF_RECORD_COMM`.
@@ -419,13 +432,17 @@ impl State {
     pub fn record_mapping(&mut self, start: u64) {
         let Some(area) = self.mm.area(start) else { return };
         let (file, path) = self.vfs.identify(area);
+        let (addr, pgoff) = (area.start, area.offset_of(area.start));
+        if let Some(observer) = &mut self.observer {
+            observer.mapped(&path, addr, pgoff);
+        }
         self.perf.records.push(Record::Mmap2 {
             pid: self.task.pid,
             tid: self.task.tid,
             time: self.cpu.clock,
-            addr: area.start,
+            addr,
             len: area.len(),
-            pgoff: area.offset_of(area.start),
+            pgoff,
             file,
             prot: area.prot.bits(),
             flags: if area.flags.shared { 1 } else { 2 },

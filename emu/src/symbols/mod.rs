@@ -142,6 +142,11 @@ impl Image {
         &self.name
     }
 
+    /// The file's bytes, if there are any to be had.
+    pub fn bytes(&self) -> Option<Arc<[u8]>> {
+        self.loaded().map(|l| l.bytes.clone())
+    }
+
     /// The symbol that covers file offset `offset`: its demangled name and the
     /// distance from its start.
     pub fn function(&self, offset: u64) -> Option<(Arc<str>, u64)> {

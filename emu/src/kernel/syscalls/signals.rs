@@ -225,6 +225,9 @@ pub fn rt_sigreturn(s: &mut State) -> Outcome {
             }
             s.core.set_fp(&restored.fp);
             s.set_user_regs(&restored.regs);
+            if let Some(observer) = &mut s.observer {
+                observer.sigreturn(&restored.regs);
+            }
         }
         Err(_) => s.task.signals.force(SigInfo::kernel(Signal::SIGSEGV)),
     }

@@ -1,0 +1,26 @@
+//! Someone who looks over the kernel's shoulder.
+//!
+//! The kernel tells what it does to a thread's registers behind the back of the program's own
+//! calls and returns, and when it samples. It takes no answer: whether somebody looks changes
+//! nothing.
+
+use arch::Regs;
+
+/// Reads user memory: fills the bytes from an address, or says no.
+pub type ReadUser<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
+
+/// See the module.
+pub trait Observer: std::fmt::Debug {
+    /// A signal's frame was built: the thread was at `interrupted`, enters its handler with
+    /// `handler`, and the handler returns to `restorer`.
+    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64);
+
+    /// `rt_sigreturn` gives the thread these registers.
+    fn sigreturn(&mut self, regs: &Regs);
+
+    /// Code was mapped: file offset `pgoff` of `path` is at `addr`.
+    fn mapped(&mut self, path: &str, addr: u64, pgoff: u64);
+
+    /// A sample was taken; user code is, or will go on, at `regs`.
+    fn sampled(&mut self, regs: &Regs, memory: ReadUser<'_>);
+}
