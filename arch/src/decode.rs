@@ -94,8 +94,9 @@ pub struct Insn {
     /// Set when user level must not execute it.
     pub special: Option<Special>,
     /// It gives the stack pointer a value that does not come from the stack pointer alone
-    /// (`mov rsp, …`, `leave`, `lea rsp, [rbp-8]`, `pop rsp`; `mov sp, x9`, `sub sp, x29, #16`):
-    /// it may have changed stacks. Pushes, pops, calls, returns and `add rsp, …` do not.
+    /// (`mov rsp, …`, `leave`, `lea rsp, [rbp-8]`, `add rsp, rcx`; `mov sp, x9`, `add sp, sp, x4`):
+    /// it may have changed stacks or left frames. Pushes, pops, calls, returns and additions
+    /// of constants do not.
     pub sets_sp: bool,
     /// False when the bytes are no instruction: cut short, longer than 15
     /// bytes, or an opcode that x86 does not define in 64-bit mode.

@@ -40,7 +40,8 @@ const CALL_TO: InsnClass = InsnClass::Call { indirect: true };
 fn what_sets_the_stack_pointer() {
     let sets = |arch, text: &str| Decoder::new(arch).insn(&hex(text)).unwrap().sets_sp;
     // mov rsp,rbp (both encodings); leave; pop rsp; lea rsp,[rbp-8]; mov rsp,[rdi+0x30];
-    // xchg rax,rsp; xchg rsp,rcx; mov rsp,imm32; cmove rsp,rax; mov esp,eax
+    // xchg rax,rsp; xchg rsp,rcx; mov rsp,imm32; cmove rsp,rax; mov esp,eax; sub rsp,rax;
+    // add rsp,rcx
     for text in [
         "4889ec",
         "488be5",
@@ -56,7 +57,7 @@ fn what_sets_the_stack_pointer() {
     ] {
         assert!(sets(Arch::X86_64, text), "{text}");
     }
-    // mov r12,rbp; lea rsp,[rsp+8]; add rsp,8; sub rsp,rax; push rbp; call; ret; pop r12;
+    // mov r12,rbp; lea rsp,[rsp+8]; add rsp,8; push rbp; call; ret; pop r12;
     // lea r12,[rbp]; mov [rsp],rax; and rsp,-16
     for text in [
         "4989ec",
@@ -73,12 +74,12 @@ fn what_sets_the_stack_pointer() {
     ] {
         assert!(!sets(Arch::X86_64, text), "{text}");
     }
-    // mov sp,x29; mov sp,x9; sub sp,x29,#16; add sp,x29,x1; and sp,x9,#-64
-    for text in ["bf030091", "3f010091", "bf4300d1", "bf63218b", "3fe57a92"] {
+    // mov sp,x29; mov sp,x9; sub sp,x29,#16; add sp,x29,x1; and sp,x9,#-64; add sp,sp,x1
+    for text in ["bf030091", "3f010091", "bf4300d1", "bf63218b", "3fe57a92", "ff63218b"] {
         assert!(sets(Arch::Aarch64, text), "{text}");
     }
-    // sub sp,sp,#16; add sp,sp,x1; mov x29,sp; add x0,x1,#1; stp x29,x30,[sp,#-16]!; ret
-    for text in ["ff4300d1", "ff63218b", "fd030091", "20040091", "fd7bbfa9", "c0035fd6"] {
+    // sub sp,sp,#16; mov x29,sp; add x0,x1,#1; stp x29,x30,[sp,#-16]!; ret
+    for text in ["ff4300d1", "fd030091", "20040091", "fd7bbfa9", "c0035fd6"] {
         assert!(!sets(Arch::Aarch64, text), "{text}");
     }
 }

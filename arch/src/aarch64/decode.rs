@@ -33,14 +33,14 @@ pub fn insn(code: &[u8]) -> Option<Insn> {
     })
 }
 
-/// `sp` gets what is computed from another register than `sp`: ADD and SUB (immediate),
-/// among them `mov sp, xN`, ADD and SUB (extended register), AND (immediate).
+/// `sp` gets what is computed from another register: ADD and SUB (immediate) of another
+/// than `sp`, among them `mov sp, xN`, ADD and SUB (extended register), AND (immediate).
 const fn sets_sp(word: u32) -> bool {
     let (target, source) = (word & 31, word >> 5 & 31);
     let immediate = word & 0xbf80_0000 == 0x9100_0000;
     let extended = word & 0xbfe0_0000 == 0x8b20_0000;
     let logical = word & 0xff80_0000 == 0x9200_0000;
-    target == 31 && (logical || (immediate || extended) && source != 31)
+    target == 31 && (logical || extended || immediate && source != 31)
 }
 
 /// Class of an instruction word.

@@ -331,7 +331,7 @@ fn class(p: &Parts) -> InsnClass {
     }
 }
 
-/// `rsp` gets another register's value, one from memory or an immediate one.
+/// `rsp` gets a value that depends on another register or on memory, or an immediate one.
 fn sets_sp(p: &Parts, code: &[u8]) -> bool {
     const RSP: u8 = 4;
     // Operands of ModRM; REX.R and REX.B make other registers of them.
@@ -343,6 +343,9 @@ fn sets_sp(p: &Parts, code: &[u8]) -> bool {
         // mov, with the target in `rm` or in `reg`; xchg; mov of an immediate; pop.
         (Map::One, 0x89 | 0xc7) => direct,
         (Map::One, 0x8b) => reg,
+        // add, sub of a register.
+        (Map::One, 0x01 | 0x29) => direct,
+        (Map::One, 0x03 | 0x2b) => reg,
         (Map::One, 0x87) => reg || direct,
         (Map::One, 0x8f) => direct,
         // pop rsp; xchg rax, rsp; mov rsp, imm; leave.

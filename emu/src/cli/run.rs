@@ -10,9 +10,8 @@ use arch::Arch;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::cli::grades;
-use crate::grade::Watch;
 use crate::cli::death::{Death, Report};
+use crate::cli::grades;
 use crate::cli::options::RunOptions;
 use crate::cli::output::{
     Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr,
@@ -21,6 +20,7 @@ use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsuppor
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
+use crate::grade::Watch;
 use crate::kernel::exec;
 use crate::kernel::run::{self, RunError};
 use crate::kernel::state::Config;

@@ -7,8 +7,8 @@ use arch::{Arch, FpState, Regs};
 
 use crate::engine::flow::FlowSink;
 use crate::engine::{Arena, Budget, Engine, EngineError, Mmu, Run};
-use crate::kernel::observer::Observer;
 use crate::kernel::kstack::{KernelContext, KernelStack};
+use crate::kernel::observer::Observer;
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Task;
 use crate::kernel::vfs::Vfs;
