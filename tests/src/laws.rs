@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use emu::kernel::State;
+use arch::Arch;
+use emu::kernel::{Point, State, symbols};
 use emu::perf::callchain::MAX_STACK;
 use emu::perf::record::{CpuMode, EventKind, Rate, Record, Sample, context};
 
@@ -16,7 +17,7 @@ use crate::harness::Outcome;
 pub fn check_user_mode(state: &State) {
     let cpu = &state.cpu;
     assert_eq!(cpu.preempt_count, 0, "preempt count in user mode");
-    assert!(cpu.irqs_on, "interrupts are off in user mode");
+    assert!(cpu.irqs_on && !cpu.nmi_masked, "interrupts are off in user mode");
     assert!(cpu.kernel.is_none(), "still in kernel code: {:x?}", cpu.kernel);
     assert!(cpu.functions.is_empty(), "functions left on the path: {:?}", cpu.functions);
     assert!(state.perf.counting, "the PMU stands still in user mode");
@@ -51,6 +52,39 @@ pub fn time_of(record: &Record) -> u64 {
     }
 }
 
+/// Where aarch64 masks even pseudo-NMIs: from the entry until the mask is restored (N3),
+/// and from X4 on.
+const MASKED: [Point; 7] = [
+    Point::EntryRaw,
+    Point::EntryN1,
+    Point::EntryN2,
+    Point::ExitX4,
+    Point::ExitX5,
+    Point::ExitX6,
+    Point::IrqDeliver,
+];
+
+/// No interrupt arrives in kernel code where all of them are masked.
+fn check_masked(outcome: &Outcome, s: &Sample) {
+    let arch = outcome.session.arch;
+    let point = symbols::step_at(arch, s.ip);
+    assert_ne!(point, Some(Point::NmiHandler), "a sample in an NMI's handler: {s:x?}");
+    if arch == Arch::X86_64 {
+        return;
+    }
+    assert!(!point.is_some_and(|p| MASKED.contains(&p)), "{point:?} is masked: {s:x?}");
+    let symbols = &outcome.session.kernel_symbols;
+    let symbol = symbols.iter().find(|f| (f.addr..f.addr + f.len).contains(&s.ip));
+    let Some(function) = symbol else { return };
+    // The entries from user mode run with the mask set, and so do the functions that clear
+    // it when they were just called.
+    let name = function.name.as_str();
+    let entry = name.starts_with("el0t_");
+    let clears = ["el0_", "el1_", "el1h_"].iter().any(|p| name.starts_with(p));
+    let called = s.ip == function.addr && clears && !name.contains("common");
+    assert!(!entry && !called, "a sample in {name}, which is masked: {s:x?}");
+}
+
 /// `[KERNEL, address…,] USER, address…`, within the budget, beginning with the sample's IP.
 fn check_sample(outcome: &Outcome, s: &Sample) {
     let event = &outcome.session.events[s.event];
@@ -60,6 +94,9 @@ fn check_sample(outcome: &Outcome, s: &Sample) {
     };
     assert!(!excluded, "{}: a sample in an excluded mode: {s:x?}", event.name);
     assert_eq!(event.kind.is_tracepoint(), s.raw.is_some(), "{s:x?}");
+    if s.mode == CpuMode::Kernel {
+        check_masked(outcome, s);
+    }
     if !event.callchain {
         assert!(s.callchain.is_empty(), "{s:x?}");
         return;

@@ -5,8 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
+use std::collections::BTreeSet;
+
 use arch::Arch;
 use emu::kernel::state::PmuIrq;
+use emu::kernel::{Point, symbols};
 use emu::perf::record::{CpuMode, EventKind, context};
 use tests::harness::Harness;
 
@@ -35,6 +38,30 @@ fn samples_everywhere() {
                 let outcome = harness.events(events, period).run();
                 assert!(outcome.samples().count() > 100, "{guest} {events} on {arch}");
             }
+        }
+    }
+}
+
+/// Every way into the kernel has the same numbered steps. On x86_64 an NMI can arrive at
+/// each of them, also before the user's registers are saved.
+#[test]
+fn every_entry_has_the_same_steps() {
+    let entries =
+        ["entry_SYSCALL_64_after_hwframe", "asm_exc_page_fault", "asm_sysvec_apic_timer_interrupt"];
+    let mut seen = BTreeSet::new();
+    for (guest, args) in [("fault", &[] as &[&str]), ("syscalls", &[])] {
+        let events = "cycles:k,cpu-clock";
+        let outcome = Harness::new(Arch::X86_64, guest).args(args).events(events, 1).run();
+        for s in outcome.samples() {
+            let Some(point) = symbols::step_at(Arch::X86_64, s.ip) else { continue };
+            let symbols = &outcome.session.kernel_symbols;
+            let f = symbols.iter().find(|f| (f.addr..f.addr + f.len).contains(&s.ip)).unwrap();
+            seen.insert((f.name.clone(), point.name()));
+        }
+    }
+    for entry in entries {
+        for step in [Point::EntryRaw, Point::EntryN1] {
+            assert!(seen.contains(&(entry.to_owned(), step.name())), "{step:?} of {entry}");
         }
     }
 }

@@ -93,6 +93,22 @@ fn unsafe_code_is_in_the_engine_alone() {
     }
 }
 
+/// Kernel paths touch the machine in steps and nowhere else: only the loop that runs user
+/// code looks at it outside.
+#[test]
+fn kernel_paths_are_made_of_steps() {
+    let kernel = Path::new("emu/src/kernel");
+    for (file, text) in rust_files() {
+        if !file.starts_with(kernel) || file == kernel.join("run.rs") {
+            continue;
+        }
+        for (n, line) in text.lines().enumerate() {
+            let outside = code(line).contains("k.with(");
+            assert!(!outside, "{}:{}: {line}", file.display(), n + 1);
+        }
+    }
+}
+
 #[test]
 fn files_are_short() {
     for (file, text) in rust_files() {

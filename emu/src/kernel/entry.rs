@@ -1,38 +1,81 @@
-//! System-call entry: N1 to N7.
+//! Entry from user mode, N0 to N3, N7; system calls.
+//!
+//! All paths from user mode begin and end with the same steps, in the functions that the
+//! path's [`EntryPath`] says.
 
 use arch::syscalls::Sysno;
 use arch::{Arch, Regs};
 
+use crate::kernel::paths::{self, EntryPath};
 use crate::kernel::symbols::Named;
 use crate::kernel::syscalls::{self, Outcome};
-use crate::kernel::{Kernel, Point, aarch64, exit, x86_64};
+use crate::kernel::{Kernel, Point, State, aarch64, exit, x86_64};
 use crate::perf::record::{EventKind, Raw};
+
+/// The saved "original" register of an entry that is no system call.
+const NO_SYSCALL: u64 = u64::MAX;
+
+/// N0 to N2 of an interrupt or exception: the user's registers are saved and returned.
+pub async fn begin(k: &Kernel, path: &EntryPath) -> Regs {
+    begin_with(k, path, |s| s.enter_kernel(path.functions[0].into(), false), save_regs).await
+}
+
+/// N0 to N2, with what the processor does at N0 and what is saved at N1.
+pub async fn begin_with(
+    k: &Kernel,
+    path: &EntryPath,
+    processor: impl FnOnce(&mut State),
+    save: impl FnOnce(&mut State),
+) -> Regs {
+    k.step(Point::EntryRaw, processor).await;
+    let regs = k
+        .step(Point::EntryN1, |s| {
+            save(s);
+            s.user_regs()
+        })
+        .await;
+    k.enter(&path.functions[1..path.bookkeeping]).await;
+    k.step(Point::EntryN2, |_| ()).await;
+    regs
+}
+
+/// N1 of an interrupt or exception.
+pub fn save_regs(state: &mut State) {
+    let regs = state.core.regs();
+    state.save_user_regs(&regs, NO_SYSCALL);
+}
+
+/// N3: interrupts are on, and the functions that do the work are called.
+pub async fn enable(k: &Kernel, path: &EntryPath) {
+    k.enter(&path.functions[path.bookkeeping..path.unmasked]).await;
+    k.step(Point::EntryN3, |s| {
+        s.cpu.nmi_masked = false;
+        s.cpu.irqs_on = true;
+    })
+    .await;
+    k.enter(&path.functions[path.unmasked..]).await;
+}
+
+/// The functions that did the work return; N7; the exit loop.
+pub async fn finish(k: &Kernel, path: &EntryPath) {
+    k.leave(&path.functions[path.unmasked..]).await;
+    k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
+    k.leave(&path.functions[path.exit..path.unmasked]).await;
+    exit::to_user_mode(k, path).await;
+}
 
 /// Executes the system call at which user code stopped, and returns to user mode.
 pub async fn syscall(k: &Kernel) {
-    let arch = k.with(|s| {
-        s.enter_kernel();
-        s.arch
-    });
-    let (path, kept) = match arch {
-        Arch::X86_64 => (x86_64::paths::SYSCALL, x86_64::paths::SYSCALL_EXIT),
-        Arch::Aarch64 => (aarch64::paths::SYSCALL, aarch64::paths::SYSCALL_EXIT),
-    };
-    let (outer, inner) = path.split_at(kept);
-    k.begin(outer).await;
-    k.step(Point::EntryRaw, |_| ()).await;
-    k.step(Point::EntryN1, |s| {
+    let path = &paths::of(k.arch()).syscall;
+    let save = |s: &mut State| {
         let regs = s.core.regs();
         let nr = regs.syscall_nr();
         s.save_user_regs(&after_entry(regs), nr);
-    })
-    .await;
-    k.enter(inner).await;
+    };
+    begin_with(k, path, |s| s.enter_kernel(path.functions[0].into(), false), save).await;
+    enable(k, path).await;
     body(k).await;
-    k.leave(inner).await;
-    exit::exit_loop(k, Named::ExitLoop).await;
-    k.end(outer).await;
-    exit::leave(k);
+    finish(k, path).await;
 }
 
 /// What the entry instruction and code do to the saved registers: on x86_64 the result
@@ -47,30 +90,16 @@ fn after_entry(mut regs: Regs) -> Regs {
     regs
 }
 
+/// N4 to N6.
 async fn body(k: &Kernel) {
-    k.step(Point::EntryN2, |_| ()).await;
-    k.step(Point::EntryN3, |s| s.cpu.irqs_on = true).await;
-    if k.with(|s| s.perf.wants(EventKind::SysEnter)) {
-        k.call(Named::TraceEnter.into()).await;
-        k.step(Point::EntryN4, |s| {
-            let args = s.user_regs().syscall_args();
-            let raw = Raw::SysEnter { id: s.task.orig_nr as i64, args };
-            s.tracepoint(EventKind::SysEnter, raw);
-        })
-        .await;
-        k.ret().await;
-    } else {
-        k.step(Point::EntryN4, |_| ()).await;
-    }
-    let invoke = k.with(|s| {
-        let sysno = Sysno::from_nr(s.arch, s.task.orig_nr);
-        match s.arch {
-            Arch::X86_64 => x86_64::paths::invoke(sysno),
-            Arch::Aarch64 => aarch64::paths::invoke(sysno),
-        }
-    });
+    let (traced, nr, args) = enter_work(k).await;
+    let sysno = Sysno::from_nr(k.arch(), nr);
+    let invoke = match k.arch() {
+        Arch::X86_64 => x86_64::paths::invoke(sysno),
+        Arch::Aarch64 => aarch64::paths::invoke(sysno),
+    };
     k.enter(invoke).await;
-    let outcome = syscalls::dispatch(k).await;
+    let outcome = syscalls::dispatch(k, nr, args).await;
     k.leave(invoke).await;
     k.step(Point::EntryN5, |s| {
         if let Outcome::Return(value) = outcome {
@@ -78,21 +107,44 @@ async fn body(k: &Kernel) {
             regs.set_ret(value);
             s.set_user_regs(&regs);
         }
+        syscalls::trace(s, sysno, &args, outcome);
     })
     .await;
     // `exit_group` does not come back.
-    if k.with(|s| s.perf.wants(EventKind::SysExit) && s.task.ending.is_none()) {
+    if traced && outcome != Outcome::Gone {
         k.call(Named::TraceExit.into()).await;
-        k.step(Point::EntryN6, |s| {
-            let ret = s.user_regs().ret() as i64;
-            // `rt_sigreturn` leaves no system call behind.
-            let id = if outcome == Outcome::Keep { -1 } else { s.task.orig_nr as i64 };
-            s.tracepoint(EventKind::SysExit, Raw::SysExit { id, ret });
-        })
-        .await;
+        k.step(Point::EntryN6, |s| exit_work(s, outcome)).await;
         k.ret().await;
     } else {
         k.step(Point::EntryN6, |_| ()).await;
     }
-    k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
+}
+
+/// N4: whether the exit is traced, the call's number and its arguments.
+async fn enter_work(k: &Kernel) -> (bool, u64, [u64; 6]) {
+    let (enter, exit, nr, args) = k
+        .step(Point::EntryN4, |s| {
+            s.stats.syscalls += 1;
+            let wants = |kind| s.perf.wants(kind);
+            let (enter, exit) = (wants(EventKind::SysEnter), wants(EventKind::SysExit));
+            (enter, exit, s.task.orig_nr, s.user_regs().syscall_args())
+        })
+        .await;
+    if enter {
+        k.call(Named::TraceEnter.into()).await;
+        k.step(Point::TraceEnter, |s| {
+            s.tracepoint(EventKind::SysEnter, Raw::SysEnter { id: nr as i64, args });
+        })
+        .await;
+        k.ret().await;
+    }
+    (exit, nr, args)
+}
+
+/// N6: the sys_exit tracepoint.
+fn exit_work(state: &mut State, outcome: Outcome) {
+    let ret = state.user_regs().ret() as i64;
+    // `rt_sigreturn` leaves no system call behind.
+    let id = if outcome == Outcome::Keep { -1 } else { state.task.orig_nr as i64 };
+    state.tracepoint(EventKind::SysExit, Raw::SysExit { id, ret });
 }

@@ -137,6 +137,7 @@ pub fn exec(
         cpu: Cpu {
             id: 0,
             irqs_on: true,
+            nmi_masked: false,
             preempt_count: 0,
             clock: 0,
             kernel: None,

@@ -2,47 +2,56 @@
 
 use arch::Arch;
 
+use crate::kernel::paths::{EntryPath, ExitLoop};
 use crate::kernel::symbols::Named;
 use crate::kernel::task::WorkBits;
-use crate::kernel::{Kernel, Point, aarch64, signal, x86_64};
+use crate::kernel::{Kernel, Point, State, signal};
 
-/// The whole way back, from an interrupt or exception. `kept` are those of its functions
-/// that have not returned yet.
-pub async fn to_user_mode(k: &Kernel, kept: &[Named]) {
-    let exit = k.with(|s| match s.arch {
-        Arch::X86_64 => x86_64::paths::INTERRUPT_EXIT_LOOP,
-        Arch::Aarch64 => aarch64::paths::INTERRUPT_EXIT_LOOP,
-    });
-    exit_loop(k, exit).await;
-    k.end(kept).await;
-    leave(k);
+/// The whole way back, from where all but the first [`EntryPath::exit`] functions of
+/// `path` have returned. Entered with interrupts off.
+pub async fn to_user_mode(k: &Kernel, path: &EntryPath) {
+    match path.exit_loop {
+        ExitLoop::Always(function) => {
+            k.call(function.into()).await;
+            exit_loop(k, None).await;
+            k.ret().await;
+        }
+        ExitLoop::IfWork(function) => exit_loop(k, Some(function)).await,
+    }
+    leave(k, path).await;
 }
 
-/// X1 to X6. Entered with interrupts off; `function` holds the loop.
-pub async fn exit_loop(k: &Kernel, function: Named) {
-    let mut work = k
-        .step(Point::ExitX1, |s| {
-            s.cpu.irqs_on = false;
-            s.task.work
-        })
-        .await;
+/// The remaining functions of `path` return, the last one to user mode.
+pub async fn leave(k: &Kernel, path: &EntryPath) {
+    k.leave(&path.functions[1..path.exit]).await;
+    k.step(Point::Leave, State::leave_kernel).await;
+}
+
+/// X1 to X6. `called` is the function that the loop is in, if it is one of its own.
+async fn exit_loop(k: &Kernel, called: Option<Named>) {
+    let mut work = k.step(Point::ExitX1, read_work).await;
     if work.any() {
-        k.call(function.into()).await;
+        let called = called.as_slice();
+        k.enter(called).await;
         // Every test of a pass uses the snapshot.
-        while work.any() && k.with(|s| s.task.ending.is_none()) {
+        while work.any() {
             pass(k, work).await;
-            work = k
-                .step(Point::ExitX3, |s| {
-                    s.cpu.irqs_on = false;
-                    s.task.work
-                })
-                .await;
+            work = k.step(Point::ExitX3, read_work).await;
         }
-        k.ret().await;
+        k.leave(called).await;
     }
-    k.step(Point::ExitX4, |_| ()).await;
+    k.step(Point::ExitX4, |s| s.cpu.nmi_masked |= s.arch == Arch::Aarch64).await;
     k.step(Point::ExitX5, |_| ()).await;
     k.step(Point::ExitX6, |_| ()).await;
+}
+
+/// Interrupts off, the work bits read; a task that ends has no work left.
+fn read_work(state: &mut State) -> WorkBits {
+    state.cpu.irqs_on = false;
+    match state.task.ending {
+        None => state.task.work,
+        Some(_) => WorkBits::default(),
+    }
 }
 
 /// One pass of the loop body (X2), in its fixed order.
@@ -64,20 +73,4 @@ async fn pass(k: &Kernel, work: WorkBits) {
         k.step(Point::ExitResume, |s| s.task.work.notify_resume = false).await;
     }
     k.step(Point::ExitArch, |_| ()).await;
-}
-
-/// The return instruction: the slot's registers become the CPU's.
-pub fn leave(k: &Kernel) {
-    k.with(|s| {
-        s.cpu.functions.clear();
-        s.cpu.kernel = None;
-        s.cpu.irqs_on = true;
-        if s.task.ending.is_some() {
-            return;
-        }
-        let regs = s.user_regs();
-        if regs != s.core.regs() {
-            s.core.set_regs(&regs);
-        }
-    });
 }

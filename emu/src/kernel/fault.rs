@@ -9,24 +9,16 @@ use arch::{Arch, Regs, Signal};
 
 use crate::engine::{Access, Exception};
 use crate::kernel::symbols::Named;
-use crate::kernel::{Kernel, Point, State, aarch64, exit, signal, x86_64};
+use crate::kernel::{Kernel, Point, State, entry, paths, signal};
 use crate::mem::{Backing, FaultKind, PAGE};
 use crate::perf::record::EventKind;
 
 /// A page fault of user code on `page`.
 pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
-    let arch = enter(k);
-    let (path, kept, [of_anonymous, of_file]) = match arch {
-        Arch::X86_64 => {
-            (x86_64::paths::PAGE_FAULT, x86_64::paths::FAULT_EXIT, x86_64::paths::HANDLE_FAULT)
-        }
-        Arch::Aarch64 => {
-            (aarch64::paths::PAGE_FAULT, aarch64::paths::FAULT_EXIT, aarch64::paths::HANDLE_FAULT)
-        }
-    };
-    let (outer, inner) = path.split_at(kept);
-    k.begin(path).await;
-    k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
+    let paths = paths::of(k.arch());
+    let [of_anonymous, of_file] = paths.handle_fault;
+    entry::begin(k, &paths.page_fault).await;
+    entry::enable(k, &paths.page_fault).await;
     let anonymous = k
         .step(Point::FaultLookup, |s| {
             s.stats.page_faults += 1;
@@ -45,19 +37,7 @@ pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
         k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;
         k.ret().await;
     }
-    k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
-    k.leave(inner).await;
-    exit::to_user_mode(k, outer).await;
-}
-
-/// Saves the user's registers and enters the kernel.
-fn enter(k: &Kernel) -> Arch {
-    k.with(|s| {
-        let regs = s.core.regs();
-        s.save_user_regs(&regs, u64::MAX);
-        s.enter_kernel();
-        s.arch
-    })
+    entry::finish(k, &paths.page_fault).await;
 }
 
 /// The byte that an access could not reach: the CPU reports the page, the instruction's
@@ -113,18 +93,11 @@ fn fault_signal(state: &mut State, page: u64, access: Access, kind: FaultKind) {
 
 /// Another exception of user code.
 pub async fn exception(k: &Kernel, exception: Exception) {
-    let arch = enter(k);
-    let (path, kept) = match arch {
-        Arch::X86_64 => (x86_64::paths::TRAP, x86_64::paths::FAULT_EXIT),
-        Arch::Aarch64 => (aarch64::paths::TRAP, aarch64::paths::FAULT_EXIT),
-    };
-    let (outer, inner) = path.split_at(kept);
-    k.begin(path).await;
-    k.step(Point::EntryN1, |s| s.cpu.irqs_on = true).await;
+    let path = &paths::of(k.arch()).trap;
+    entry::begin(k, path).await;
+    entry::enable(k, path).await;
     k.step(Point::FaultSignal, |s| exception_signal(s, exception)).await;
-    k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
-    k.leave(inner).await;
-    exit::to_user_mode(k, outer).await;
+    entry::finish(k, path).await;
 }
 
 /// Reads of identification registers by EL0 are undefined instructions that Linux

@@ -2,7 +2,8 @@
 //!
 //! An interrupt from kernel mode pushes a frame record whose "return address" is the
 //! interrupted address, so that a walk through it goes on in the interrupted frames. The
-//! NMI has its own stack. Counters stand still from `NmiEnter` to `NmiExit`.
+//! NMI has its own stack. Counters stand still from an overflow's delivery to the return
+//! from it, so that samples do not count themselves.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,9 +11,10 @@ use std::pin::Pin;
 use arch::Arch;
 
 use crate::kernel::kstack::KernelContext;
+use crate::kernel::paths::{self, NestedPath};
 use crate::kernel::state::{HARDIRQ, Interrupted, NMI, PmuIrq};
-use crate::kernel::symbols::Named;
-use crate::kernel::{Kernel, Point, State, aarch64, exit, x86_64};
+use crate::kernel::symbols::{Function, Named};
+use crate::kernel::{Kernel, Point, State, entry, exit};
 use crate::perf::record::Time;
 
 /// An interrupt that is due.
@@ -31,6 +33,9 @@ type Path = Pin<Box<dyn Future<Output = ()>>>;
 pub fn due(state: &State) -> Option<Pending> {
     let cpu = &state.cpu;
     cpu.kernel?;
+    if cpu.nmi_masked {
+        return None;
+    }
     let masked = !cpu.irqs_on || cpu.level() >= 2;
     let pmu_masked = match state.config.pmu_irq {
         PmuIrq::Nmi => cpu.level() == 3,
@@ -45,119 +50,112 @@ pub fn due(state: &State) -> Option<Pending> {
 /// A PMU overflow that hits kernel code.
 pub fn pmu_in_kernel(k: Kernel) -> Path {
     Box::pin(async move {
-        let nmi = k.with(|s| s.config.pmu_irq == PmuIrq::Nmi);
-        let saved = k.with(|s| push_interrupt(s, nmi));
+        let path = &paths::of(k.arch()).kernel_pmu;
+        let saved = k.step(Point::IrqDeliver, |s| deliver_pmu(s, path)).await;
         let at = Interrupted::Kernel { at: saved.context, software: false };
-        pmu_handler(&k, at, false, 0).await;
-        k.with(|s| pop_interrupt(s, &saved));
+        let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
+        k.enter(inner).await;
+        pmu_handler(&k, at, handler).await;
+        k.leave(inner).await;
+        k.last_step(Point::IrqReturn, |s| return_to_kernel(s, &saved));
     })
 }
 
 /// A PMU overflow that hits user code. Exit of an NMI never runs the exit loop; an IRQ's
-/// does.
+/// does, and so does aarch64's pseudo-NMI from EL0 (E-15).
 pub async fn pmu_in_user(k: &Kernel) {
-    let is_nmi = k.with(|s| {
-        let regs = s.core.regs();
-        s.save_user_regs(&regs, u64::MAX);
-        s.enter_kernel();
-        s.config.pmu_irq == PmuIrq::Nmi && s.arch == Arch::X86_64
-    });
-    let regs = k.with(|s| s.user_regs());
-    let at = Interrupted::User(regs);
-    if is_nmi {
-        pmu_handler(k, at, true, 0).await;
-        k.with(|s| {
-            s.cpu.kernel = None;
-            s.cpu.irqs_on = true;
-        });
-    } else {
-        // aarch64's pseudo-NMI from EL0 takes the ordinary interrupt's way out (E-15).
-        let kept = k.with(|s| kept_in_exit(s.arch));
-        let path = pmu_handler(k, at, true, kept).await;
-        exit::to_user_mode(k, &path[..kept]).await;
-    }
-}
-
-/// How many functions of an interrupt's path have not returned when the exit loop runs.
-const fn kept_in_exit(arch: Arch) -> usize {
-    match arch {
-        Arch::X86_64 => x86_64::paths::INTERRUPT_EXIT,
-        Arch::Aarch64 => aarch64::paths::INTERRUPT_EXIT,
-    }
-}
-
-/// The functions of `path` return, all but the first `kept`.
-async fn end_but(k: &Kernel, path: &[Named], kept: usize) {
-    match kept {
-        0 => k.end(path).await,
-        _ => k.leave(&path[kept..]).await,
-    }
-}
-
-async fn pmu_handler(k: &Kernel, at: Interrupted, in_user: bool, kept: usize) -> &'static [Named] {
-    let (path, units) = k.with(|s| {
-        s.perf.counting = false;
-        let path = match (s.arch, in_user) {
-            (Arch::X86_64, true) => x86_64::paths::PMU,
-            (Arch::X86_64, false) => x86_64::paths::KERNEL_PMU,
-            (Arch::Aarch64, true) => aarch64::paths::PMU,
-            (Arch::Aarch64, false) => aarch64::paths::KERNEL_PMU,
-        };
+    let path = &paths::of(k.arch()).pmu;
+    let processor = |s: &mut State| {
         let nmi = s.config.pmu_irq == PmuIrq::Nmi;
-        (path, if nmi { NMI + HARDIRQ } else { HARDIRQ })
-    });
-    k.step(Point::NmiEnter, |s| s.cpu.preempt_count += units).await;
-    k.begin(path).await;
-    k.step(Point::NmiHandler, |_| ()).await;
-    while let Some(index) = k.with(|s| s.perf.overflowed(in_user)) {
-        k.step(Point::NmiSample, |s| s.sample(index, at, None)).await;
+        s.perf.counting = false;
+        s.enter_kernel(path.functions[0].into(), nmi);
+    };
+    let regs = entry::begin_with(k, path, processor, entry::save_regs).await;
+    let at = Interrupted::User(regs);
+    let is_nmi = pmu_handler(k, at, &path.functions[path.bookkeeping..]).await;
+    if is_nmi && k.arch() == Arch::X86_64 {
+        k.leave(&path.functions[path.exit..path.bookkeeping]).await;
+        exit::leave(k, path).await;
+        return;
     }
-    end_but(k, path, kept).await;
-    k.step(Point::NmiExit, |s| s.cpu.preempt_count -= units).await;
-    // Only now: the step's own cost is the handler's.
-    k.with(|s| s.perf.counting = true);
-    path
+    k.leave(&path.functions[path.exit..path.bookkeeping]).await;
+    exit::to_user_mode(k, path).await;
+}
+
+/// The counters stand still; a sample for each that has overflowed. `functions` are those
+/// of the handler. Returns whether it was an NMI.
+async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
+    let in_user = matches!(at, Interrupted::User(_));
+    let units = k
+        .step(Point::NmiEnter, |s| {
+            let nmi = if s.config.pmu_irq == PmuIrq::Nmi { NMI } else { 0 };
+            s.cpu.preempt_count += nmi + HARDIRQ;
+            nmi + HARDIRQ
+        })
+        .await;
+    k.enter(functions).await;
+    let mut next = k.step(Point::NmiHandler, |s| s.perf.overflowed(in_user)).await;
+    while let Some(index) = next {
+        next = k
+            .step(Point::NmiSample, |s| {
+                s.sample(index, at, None);
+                s.perf.overflowed(in_user)
+            })
+            .await;
+    }
+    k.leave(functions).await;
+    k.step(Point::NmiExit, |s| {
+        s.cpu.preempt_count -= units;
+        // An NMI of x86_64 masks others until it returns.
+        s.cpu.nmi_masked &= s.arch == Arch::X86_64;
+    })
+    .await;
+    units != HARDIRQ
 }
 
 /// The timer fires in kernel code.
 pub fn timer_in_kernel(k: Kernel) -> Path {
     Box::pin(async move {
-        let saved = k.with(|s| push_interrupt(s, false));
+        let path = &paths::of(k.arch()).kernel_timer;
+        let saved = k.step(Point::IrqDeliver, |s| deliver(s, path, false)).await;
         let at = Interrupted::Kernel { at: saved.context, software: false };
-        let path = k.with(|s| match s.arch {
-            Arch::X86_64 => x86_64::paths::KERNEL_TIMER,
-            Arch::Aarch64 => aarch64::paths::KERNEL_TIMER,
-        });
-        timer_handler(&k, path, at, 0).await;
-        k.with(|s| pop_interrupt(s, &saved));
+        let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
+        k.enter(inner).await;
+        timer_handler(&k, at, handler).await;
+        k.leave(inner).await;
+        k.last_step(Point::IrqReturn, |s| return_to_kernel(s, &saved));
     })
 }
 
 /// The timer fires in user code.
 pub async fn timer_in_user(k: &Kernel) {
-    let (path, regs) = k.with(|s| {
-        let regs = s.core.regs();
-        s.save_user_regs(&regs, u64::MAX);
-        s.enter_kernel();
-        let path = match s.arch {
-            Arch::X86_64 => x86_64::paths::TIMER,
-            Arch::Aarch64 => aarch64::paths::TIMER,
-        };
-        (path, regs)
-    });
-    let kept = k.with(|s| kept_in_exit(s.arch));
-    timer_handler(k, path, Interrupted::User(regs), kept).await;
-    exit::to_user_mode(k, &path[..kept]).await;
+    let path = &paths::of(k.arch()).timer;
+    let regs = entry::begin(k, path).await;
+    timer_handler(k, Interrupted::User(regs), &path.functions[path.bookkeeping..]).await;
+    k.leave(&path.functions[path.exit..path.bookkeeping]).await;
+    exit::to_user_mode(k, path).await;
 }
 
-async fn timer_handler(k: &Kernel, path: &[Named], at: Interrupted, kept: usize) {
-    k.begin(path).await;
-    k.step(Point::IrqEnter, |s| s.cpu.preempt_count += HARDIRQ).await;
-    while let Some(index) = k.with(|s| expired(s)) {
-        k.step(Point::IrqHandler, |s| cpu_clock(s, index, at)).await;
+/// `functions` are those of the handler.
+async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
+    let mut next = k
+        .step(Point::IrqEnter, |s| {
+            s.cpu.nmi_masked = false;
+            s.cpu.preempt_count += HARDIRQ;
+            expired(s)
+        })
+        .await;
+    k.enter(functions).await;
+    while let Some(index) = next {
+        next = k
+            .step(Point::IrqHandler, |s| {
+                cpu_clock(s, index, at);
+                expired(s)
+            })
+            .await;
     }
+    k.leave(functions).await;
     k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
-    end_but(k, path, kept).await;
 }
 
 fn expired(state: &State) -> Option<usize> {
@@ -186,30 +184,51 @@ fn cpu_clock(state: &mut State, index: usize, at: Interrupted) {
     state.perf.deadlines[index] += behind * step;
 }
 
-/// What an interrupt puts aside.
-#[derive(Clone, Debug)]
+/// What an interrupt of kernel code puts aside.
+#[derive(Clone, Debug, Hash)]
 struct Saved {
     context: KernelContext,
     irqs_on: bool,
+    nmi_masked: bool,
+    counting: bool,
 }
 
 /// Words that the hardware and the entry code push before the first function.
 const INTERRUPT_FRAME: u64 = 8 * 21;
 
-fn push_interrupt(state: &mut State, own_stack: bool) -> Saved {
-    let context = state.cpu.kernel.unwrap_or_default();
-    let irqs_on = std::mem::replace(&mut state.cpu.irqs_on, false);
-    let sp = if own_stack { state.cpu.nmi_stack.top() } else { context.sp };
-    let mut inner =
-        KernelContext { ip: context.ip, sp: (sp - INTERRUPT_FRAME) & !15, fp: context.fp };
-    let State { task, cpu, arena, .. } = state;
-    let stack = if own_stack { &cpu.nmi_stack } else { &task.stack };
-    inner.push(stack, arena, context.ip);
-    cpu.kernel = Some(inner);
-    Saved { context, irqs_on }
+/// A PMU overflow is delivered. An NMI has its own stack.
+fn deliver_pmu(state: &mut State, path: &NestedPath) -> Saved {
+    let saved = deliver(state, path, state.config.pmu_irq == PmuIrq::Nmi);
+    state.perf.counting = false;
+    saved
 }
 
-fn pop_interrupt(state: &mut State, saved: &Saved) {
+/// The processor interrupts kernel code and enters the first function of `path`.
+fn deliver(state: &mut State, path: &NestedPath, nmi: bool) -> Saved {
+    let context = state.cpu.kernel.unwrap_or_default();
+    let masked = nmi || state.arch == Arch::Aarch64;
+    let irqs_on = std::mem::replace(&mut state.cpu.irqs_on, false);
+    let nmi_masked = std::mem::replace(&mut state.cpu.nmi_masked, masked);
+    let sp = if nmi { state.cpu.nmi_stack.top() } else { context.sp };
+    let function = Function::from(path.functions[0]);
+    let mut inner = KernelContext {
+        ip: function.step_address(state.arch, Point::IrqDeliver),
+        sp: (sp - INTERRUPT_FRAME) & !15,
+        fp: context.fp,
+    };
+    let State { task, cpu, arena, perf, .. } = state;
+    let stack = if nmi { &cpu.nmi_stack } else { &task.stack };
+    inner.push(stack, arena, context.ip);
+    cpu.kernel = Some(inner);
+    cpu.functions.push(function);
+    Saved { context, irqs_on, nmi_masked, counting: perf.counting }
+}
+
+/// Ends [`deliver`].
+fn return_to_kernel(state: &mut State, saved: &Saved) {
+    state.cpu.functions.pop();
     state.cpu.kernel = Some(saved.context);
     state.cpu.irqs_on = saved.irqs_on;
+    state.cpu.nmi_masked = saved.nmi_masked;
+    state.perf.counting = saved.counting;
 }

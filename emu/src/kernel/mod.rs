@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!  run: user code ─► exit of the CPU
-//!        ├─ system call ─► entry N1..N4 ─► syscalls::dispatch (N5) ─► N6, N7 ─┐
+//!        ├─ system call ─► entry N0..N4 ─► syscalls::dispatch (N5) ─► N6, N7 ─┐
 //!        ├─ fault ───────► fault: page brought in, or a signal ───────────────┤
 //!        └─ interrupt ───► interrupt: NMI (PMU), timer ───────────────────────┤
 //!                                   exit: X1..X6, signals delivered ◄─────────┘
@@ -19,6 +19,7 @@
 //! * [`state`]: all state; [`task`]: one task; [`step`]: the executor.
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
+//! * [`paths`]: which functions a path goes through, and where its steps are.
 //! * `x86_64`, `aarch64`: the order of saved registers and the call paths.
 //!
 //! Rule numbers (`N1`, `X5`, …) are those of the kernel's own order of events at entry
@@ -30,6 +31,7 @@ pub mod exit;
 pub mod fault;
 pub mod interrupt;
 pub mod kstack;
+pub mod paths;
 pub mod point;
 pub mod run;
 pub mod signal;

@@ -40,7 +40,8 @@ points! {
     EntryN1, "entry.N1", 24, "user registers written to the register slot";
     EntryN2, "entry.N2", 12, "entry bookkeeping";
     EntryN3, "entry.N3", 8, "stack offset chosen, interrupts on; for an interrupt: hardirq count raised";
-    EntryN4, "entry.N4", 12, "optional entry work: sys_enter tracepoint";
+    EntryN4, "entry.N4", 12, "optional entry work is looked for";
+    TraceEnter, "entry.N4.trace", 12, "sys_enter tracepoint";
     EntryN5, "entry.N5", 40, "body";
     EntryN6, "entry.N6", 8, "one-time exit work: sys_exit tracepoint";
     EntryN7, "entry.N7", 6, "interrupts off, on to the exit loop";
@@ -48,6 +49,7 @@ points! {
     Return, "call.leave", 3, "a modelled function returned";
     Body, "syscall.body", 60, "a system call's work";
     Sleep, "sched.sleep", 400, "the task blocks: switched out";
+    Idle, "sched.idle", 0, "nothing can run: time goes on to the next wake-up";
     Wake, "sched.wake", 400, "the task runs again: switched in";
     FaultLookup, "fault.lookup", 150, "the area of a faulting address is looked up";
     FaultPage, "fault.page", 500, "a page is brought in";
@@ -63,14 +65,17 @@ points! {
     ExitX3, "exit.X3", 6, "interrupts off, work bits read again";
     ExitX4, "exit.X4", 6, "architecture's preparation";
     ExitX5, "exit.X5", 4, "unwind state reset";
-    ExitX6, "exit.X6", 20, "back to user mode";
-    IrqEnter, "irq.enter", 30, "interrupt entered, hardirq count raised";
+    ExitX6, "exit.X6", 20, "back to user mode: tracing, context tracking, last-minute work";
+    Leave, "exit.leave", 0, "the return instruction has run: user registers are the CPU's, counters go on (its cost is X6's)";
+    IrqDeliver, "irq.deliver", 12, "the processor interrupts kernel code: its registers are saved on the stack";
+    IrqEnter, "irq.enter", 30, "interrupt entered, hardirq count raised (N3)";
     IrqHandler, "irq.handler", 200, "interrupt handler body";
     IrqExit, "irq.exit", 30, "hardirq count lowered";
-    NmiEnter, "nmi.enter", 40, "NMI entered: counters stand still, counts raised";
+    IrqReturn, "irq.return", 0, "the return instruction has run: the interrupted kernel code goes on";
+    NmiEnter, "nmi.enter", 40, "NMI entered, counts raised";
     NmiHandler, "nmi.handler", 150, "overflowed counters are found";
     NmiSample, "nmi.sample", 300, "one event's sample is written";
-    NmiExit, "nmi.exit", 40, "counters go on";
+    NmiExit, "nmi.exit", 40, "counts lowered";
 }
 
 #[cfg(test)]

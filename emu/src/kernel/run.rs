@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::{Budget, EngineError, Exit};
-use crate::kernel::state::PmuIrq;
 use crate::kernel::step::Stuck;
 use crate::kernel::task::Ending;
 use crate::kernel::{Kernel, State, entry, fault, interrupt};
@@ -104,26 +103,16 @@ fn user_budget(state: &State) -> Budget {
     let timer = state.perf.next_deadline().saturating_sub(state.cpu.clock);
     let limit = state.config.max_instructions.saturating_sub(state.stats.instructions);
     budget.instructions = budget.instructions.min(timer).min(limit).min(SLICE);
-    // As an ordinary interrupt, a counter that overflows on the way out of the kernel is
-    // due at once again. One instruction between two interrupts keeps the guest going,
-    // where real hardware relies on throttling.
-    if state.config.pmu_irq == PmuIrq::Irq {
-        budget.instructions = budget.instructions.max(1).min(limit);
-        budget.branches = budget.branches.max(1);
-    }
     budget
 }
 
 /// Interrupts that arrive between two user instructions.
 async fn user_interrupts(k: &Kernel) {
-    let mut again = true;
     loop {
         let (pmu, timer) =
             k.with(|s| (s.perf.overflowed(true).is_some(), s.perf.next_deadline() <= s.cpu.clock));
-        if pmu && again {
+        if pmu {
             interrupt::pmu_in_user(k).await;
-            // See `user_budget`.
-            again = k.with(|s| s.config.pmu_irq == PmuIrq::Nmi);
         } else if timer {
             interrupt::timer_in_user(k).await;
         } else {

@@ -89,6 +89,10 @@ pub struct Cpu {
     pub id: u32,
     /// Hardware interrupts are enabled.
     pub irqs_on: bool,
+    /// Neither interrupts nor NMIs arrive. On x86_64 from an NMI's delivery to its return.
+    /// On aarch64, where it is `DAIF`, from every entry until it is restored (N3) and from
+    /// X4 to the return: a pseudo-NMI cannot see the register slot half written.
+    pub nmi_masked: bool,
     /// Nesting of preemption, softirq, hardirq and NMI.
     pub preempt_count: u32,
     /// Nanoseconds since boot.
@@ -209,11 +213,15 @@ pub enum Interrupted {
 }
 
 impl State {
-    /// Charges the cost of a step and says where the CPU is.
+    /// Says where the CPU is. An interrupt's delivery happens where the interrupted step
+    /// left it.
     pub fn begin_step(&mut self, point: Point) {
         let arch = self.arch;
+        if point == Point::IrqDeliver {
+            return;
+        }
         if let (Some(kernel), Some(function)) = (&mut self.cpu.kernel, self.cpu.functions.last()) {
-            kernel.ip = function.step_address(arch, point as u16);
+            kernel.ip = function.step_address(arch, point);
         }
     }
 
@@ -231,11 +239,6 @@ impl State {
     pub fn spend(&mut self, cost: u64) {
         self.cpu.clock += cost;
         self.perf.count_kernel(cost);
-    }
-
-    /// Where a sample in kernel code is, if the CPU is in kernel code.
-    pub fn kernel_context(&self) -> Option<KernelContext> {
-        self.cpu.kernel
     }
 
     /// The registers in the slot at the top of the task's kernel stack.
@@ -290,28 +293,34 @@ impl State {
         self.save_user_regs(regs, orig);
     }
 
-    /// Enters kernel mode at the bottom of the task's stack.
-    pub fn enter_kernel(&mut self) {
+    /// The processor enters kernel mode in `function`, at the bottom of the task's stack:
+    /// nothing called it, so it has no frame record. `nmi` says that an NMI arrived.
+    pub fn enter_kernel(&mut self, function: Function, nmi: bool) {
         let fp = match self.arch {
             Arch::X86_64 => 0,
             Arch::Aarch64 => self.slot() + 8 * aarch64::pt_regs::METADATA as u64,
         };
-        self.cpu.kernel = Some(KernelContext { ip: 0, sp: self.slot(), fp });
+        let ip = function.step_address(self.arch, Point::EntryRaw);
+        self.cpu.kernel = Some(KernelContext { ip, sp: self.slot(), fp });
         self.cpu.irqs_on = false;
-    }
-
-    /// The processor enters `function` by an exception: nothing called it, so it has no
-    /// frame record.
-    pub fn begin_function(&mut self, function: Function) {
-        if let Some(kernel) = &mut self.cpu.kernel {
-            kernel.ip = function.addr(self.arch);
-        }
+        self.cpu.nmi_masked = nmi || self.arch == Arch::Aarch64;
         self.cpu.functions.push(function);
     }
 
-    /// Ends `begin_function`.
-    pub fn end_function(&mut self) {
-        self.cpu.functions.pop();
+    /// The return instruction to user mode: the slot's registers become the CPU's.
+    pub fn leave_kernel(&mut self) {
+        self.cpu.functions.clear();
+        self.cpu.kernel = None;
+        self.cpu.irqs_on = true;
+        self.cpu.nmi_masked = false;
+        self.perf.counting = true;
+        if self.task.ending.is_some() {
+            return;
+        }
+        let regs = self.user_regs();
+        if regs != self.core.regs() {
+            self.core.set_regs(&regs);
+        }
     }
 
     /// The modelled function `callee` is called: a frame record goes on the stack.

@@ -7,13 +7,18 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use arch::Arch;
+
 use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::symbols::{Function, Named};
 use crate::kernel::{Point, State};
 
 /// A handle on the machine, for kernel paths.
 #[derive(Clone, Debug)]
-pub struct Kernel(Rc<RefCell<State>>);
+pub struct Kernel {
+    state: Rc<RefCell<State>>,
+    arch: Arch,
+}
 
 /// A path did not finish although nothing can make it go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,49 +28,42 @@ pub struct Stuck;
 impl Kernel {
     /// Takes the machine.
     pub fn new(state: State) -> Kernel {
-        Kernel(Rc::new(RefCell::new(state)))
+        Kernel { arch: state.arch, state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// The architecture, which never changes.
+    pub const fn arch(&self) -> Arch {
+        self.arch
     }
 
     /// Looks at or changes the state outside any path: set-up, user mode, reports.
     pub fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut self.0.borrow_mut())
+        f(&mut self.state.borrow_mut())
     }
 
     /// One indivisible step. The closure cannot await, and what it returns is all that a
     /// path knows of the state. Interrupts that are due arrive before this returns.
     pub async fn step<T: Hash>(&self, point: Point, f: impl FnOnce(&mut State) -> T) -> T {
-        let (result, mut due) = {
-            let state = &mut *self.0.borrow_mut();
-            state.begin_step(point);
-            let result = f(state);
-            state.end_step(point);
-            (result, interrupt::due(state))
-        };
+        let result = self.last_step(point, f);
+        let mut due = interrupt::due(&self.state.borrow());
         while let Some(pending) = due {
             match pending {
                 Pending::Pmu => interrupt::pmu_in_kernel(self.clone()).await,
                 Pending::Timer => interrupt::timer_in_kernel(self.clone()).await,
             }
-            due = interrupt::due(&self.0.borrow());
+            due = interrupt::due(&self.state.borrow());
         }
         result
     }
 
-    /// The processor enters the first of `path` by an exception or interrupt, so it has
-    /// no frame record; the others call each other.
-    pub async fn begin(&self, path: &[Named]) {
-        if let Some((&first, rest)) = path.split_first() {
-            self.step(Point::Call, |s| s.begin_function(first.into())).await;
-            self.enter(rest).await;
-        }
-    }
-
-    /// Ends [`Kernel::begin`].
-    pub async fn end(&self, path: &[Named]) {
-        if let Some((_, rest)) = path.split_first() {
-            self.leave(rest).await;
-            self.step(Point::Return, State::end_function).await;
-        }
+    /// The last step of an interrupt of kernel code: what is due then arrives in the step
+    /// that was interrupted.
+    pub fn last_step<T: Hash>(&self, point: Point, f: impl FnOnce(&mut State) -> T) -> T {
+        let state = &mut *self.state.borrow_mut();
+        state.begin_step(point);
+        let result = f(state);
+        state.end_step(point);
+        result
     }
 
     /// `functions` call each other, outermost first: each gets a frame record on the

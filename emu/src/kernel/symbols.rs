@@ -9,10 +9,14 @@
 use arch::Arch;
 use arch::syscalls::Sysno;
 
+use crate::kernel::Point;
 use crate::perf::record::KernelSymbol;
 
 /// Bytes of kernel text that a function occupies.
 pub const SIZE: u64 = 0x400;
+/// Offset in a function of its return addresses; its steps come before.
+const RETURNS: u64 = 0x100;
+const _: () = assert!(4 * (1 + Point::ALL.len() as u64) <= RETURNS && RETURNS + 4 * 190 < SIZE);
 
 macro_rules! functions {
     ($($id:ident, $x86:literal, $arm:literal;)*) => {
@@ -120,15 +124,15 @@ impl Function {
     }
 
     /// Address inside the function after a call of `callee`: the return address that
-    /// the callee's frame record holds. Always the same for the same pair, never at the
-    /// function's start.
+    /// the callee's frame record holds. Always the same for the same pair, behind the
+    /// addresses of the steps.
     pub const fn return_address(self, arch: Arch, callee: Function) -> u64 {
-        self.addr(arch) + 8 + 4 * ((callee.0 as u64).wrapping_mul(37) % 240)
+        self.addr(arch) + RETURNS + 4 * ((callee.0 as u64).wrapping_mul(37) % 190)
     }
 
     /// Address of a step inside the function.
-    pub const fn step_address(self, arch: Arch, step: u16) -> u64 {
-        self.addr(arch) + 4 * (1 + step as u64 % 250)
+    pub const fn step_address(self, arch: Arch, step: Point) -> u64 {
+        self.addr(arch) + 4 * (1 + step as u64)
     }
 
     /// Name as in `/proc/kallsyms`.
@@ -149,6 +153,13 @@ impl Function {
             }
         }
     }
+}
+
+/// The step at kernel address `ip`; `None` at a function's first instruction, where it was
+/// just called, at a return address, and outside the functions.
+pub fn step_at(arch: Arch, ip: u64) -> Option<Point> {
+    let offset = ip.checked_sub(text_base(arch))? % SIZE;
+    Point::ALL.get((offset / 4).checked_sub(1)? as usize).copied()
 }
 
 /// First address of the kernel's text.

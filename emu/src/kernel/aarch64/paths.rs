@@ -2,37 +2,69 @@
 
 use arch::syscalls::Sysno;
 
+use crate::kernel::paths::{EntryPath, ExitLoop, NestedPath, Paths};
 use crate::kernel::symbols::Named::{self, *};
 
-/// System call, up to the dispatcher.
-pub const SYSCALL: &[Named] = &[EntrySyscall, SyncHandler, El0Svc, DoEl0Svc, DoSyscall];
-/// How many functions of [`SYSCALL`] are still there when the exit loop runs.
-pub const SYSCALL_EXIT: usize = 3;
-/// Page fault from user mode, up to the generic part.
-pub const PAGE_FAULT: &[Named] =
-    &[EntrySyscall, SyncHandler, AsmPageFault, PageFault, TranslationFault, UserAddrFault];
-/// Another exception from user mode.
-pub const TRAP: &[Named] = &[EntrySyscall, SyncHandler, AsmTrap, Trap];
-/// Timer interrupt from user mode.
-pub const TIMER: &[Named] =
-    &[AsmTimer, Timer, El0IrqCommon, El0Interrupt, HrtimerInterrupt, RunQueues];
-/// Timer interrupt from kernel mode.
-pub const KERNEL_TIMER: &[Named] =
-    &[KernelTimer, KernelTimerHandler, El1Interrupt, HrtimerInterrupt, RunQueues];
-/// How many functions of a path from user mode are still there when the exit loop runs.
-pub const FAULT_EXIT: usize = 3;
-/// The same for an interrupt.
-pub const INTERRUPT_EXIT: usize = 4;
-/// The function that holds the exit loop of faults and interrupts.
-pub const INTERRUPT_EXIT_LOOP: Named = ExitLoop;
-/// PMU overflow from user mode.
-pub const PMU: &[Named] = &[AsmTimer, Timer, El0IrqCommon, El0Interrupt, Nmi, PmuHandler, Overflow];
-/// PMU overflow from kernel mode.
-pub const KERNEL_PMU: &[Named] =
-    &[KernelTimer, KernelTimerHandler, El1Interrupt, Nmi, PmuHandler, Overflow];
-/// Page fault, from the generic part to where the page is made: anonymous or of a file.
-pub const HANDLE_FAULT: [&[Named]; 2] =
-    [&[HandleFault, InnerHandleFault, AnonymousPage], &[HandleFault, InnerHandleFault, FilePage]];
+const LOOP: ExitLoop = ExitLoop::IfWork(Named::ExitLoop);
+
+/// The paths of aarch64. The functions that are named `el0_` hold the bookkeeping, turn
+/// interrupts on and leave; what they call does the work.
+pub const PATHS: Paths = Paths {
+    syscall: EntryPath {
+        functions: &[EntrySyscall, SyncHandler, El0Svc, DoEl0Svc, DoSyscall],
+        bookkeeping: 3,
+        unmasked: 3,
+        exit: 3,
+        exit_loop: LOOP,
+    },
+    page_fault: EntryPath {
+        functions: &[
+            EntrySyscall,
+            SyncHandler,
+            AsmPageFault,
+            PageFault,
+            TranslationFault,
+            UserAddrFault,
+        ],
+        bookkeeping: 3,
+        unmasked: 3,
+        exit: 3,
+        exit_loop: LOOP,
+    },
+    trap: EntryPath {
+        functions: &[EntrySyscall, SyncHandler, AsmTrap, Trap],
+        bookkeeping: 3,
+        unmasked: 3,
+        exit: 3,
+        exit_loop: LOOP,
+    },
+    timer: EntryPath {
+        functions: &[AsmTimer, Timer, El0IrqCommon, El0Interrupt, HrtimerInterrupt, RunQueues],
+        bookkeeping: 4,
+        unmasked: 4,
+        exit: 4,
+        exit_loop: LOOP,
+    },
+    pmu: EntryPath {
+        functions: &[AsmTimer, Timer, El0IrqCommon, El0Interrupt, Nmi, PmuHandler, Overflow],
+        bookkeeping: 4,
+        unmasked: 4,
+        exit: 4,
+        exit_loop: LOOP,
+    },
+    kernel_timer: NestedPath {
+        functions: &[KernelTimer, KernelTimerHandler, El1Interrupt, HrtimerInterrupt, RunQueues],
+        bookkeeping: 3,
+    },
+    kernel_pmu: NestedPath {
+        functions: &[KernelTimer, KernelTimerHandler, El1Interrupt, Nmi, PmuHandler, Overflow],
+        bookkeeping: 3,
+    },
+    handle_fault: [
+        &[HandleFault, InnerHandleFault, AnonymousPage],
+        &[HandleFault, InnerHandleFault, FilePage],
+    ],
+};
 
 /// Between the dispatcher and the call's own function.
 pub const fn invoke(_sysno: Option<Sysno>) -> &'static [Named] {

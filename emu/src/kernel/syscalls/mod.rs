@@ -36,16 +36,12 @@ pub enum Outcome {
     Gone,
 }
 
-/// Executes the system call in the register slot.
-pub async fn dispatch(k: &Kernel) -> Outcome {
-    let (arch, nr, args) = k.with(|s| {
-        s.stats.syscalls += 1;
-        (s.arch, s.task.orig_nr, s.user_regs().syscall_args())
-    });
-    let Some(sysno) = Sysno::from_nr(arch, nr) else {
+/// Executes system call `nr`.
+pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
+    let Some(sysno) = Sysno::from_nr(k.arch(), nr) else {
         return k.step(Point::Body, |s| Outcome::Return(unknown(s, nr))).await;
     };
-    let (has_frame, inner) = match arch {
+    let (has_frame, inner) = match k.arch() {
         Arch::X86_64 => (!x86_64::paths::is_tail_call(sysno), x86_64::paths::inner(sysno)),
         Arch::Aarch64 => (!aarch64::paths::is_tail_call(sysno), aarch64::paths::inner(sysno)),
     };
@@ -63,7 +59,6 @@ pub async fn dispatch(k: &Kernel) -> Outcome {
     if has_frame {
         k.ret().await;
     }
-    k.with(|s| trace(s, sysno, &args, outcome));
     outcome
 }
 
@@ -101,10 +96,8 @@ pub fn encode(result: SysResult) -> u64 {
 }
 
 /// One line of `--strace`.
-fn trace(state: &mut State, sysno: Sysno, args: &[u64; 6], outcome: Outcome) {
-    if !state.config.strace {
-        return;
-    }
+pub fn trace(state: &mut State, sysno: Option<Sysno>, args: &[u64; 6], outcome: Outcome) {
+    let Some(sysno) = sysno.filter(|_| state.config.strace) else { return };
     let ret = match outcome {
         Outcome::Return(value) => Some(value),
         Outcome::Keep => Some(state.user_regs().ret()),

@@ -107,7 +107,7 @@ pub async fn sleep(k: &Kernel, sysno: Sysno, a: [u64; 6]) -> Outcome {
     })
     .await;
     // Timers that fire while the CPU is idle do not sample this task.
-    k.with(|s| s.idle_until(until));
+    k.step(Point::Idle, |s| s.idle_until(until)).await;
     k.step(Point::Wake, |_| ()).await;
     k.leave(&SCHEDULE).await;
     Outcome::Return(0)

@@ -2,33 +2,59 @@
 
 use arch::syscalls::Sysno;
 
+use crate::kernel::paths::{EntryPath, ExitLoop, NestedPath, Paths};
 use crate::kernel::symbols::Named::{self, *};
 
-/// System call, up to the dispatcher.
-pub const SYSCALL: &[Named] = &[EntrySyscall, DoSyscall];
-/// How many functions of [`SYSCALL`] are still there when the exit loop runs.
-pub const SYSCALL_EXIT: usize = 2;
-/// Page fault from user mode, up to the generic part.
-pub const PAGE_FAULT: &[Named] = &[AsmPageFault, PageFault, UserAddrFault];
-/// Another exception from user mode.
-pub const TRAP: &[Named] = &[AsmTrap, Trap];
-/// Timer interrupt from user mode.
-pub const TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
-/// Timer interrupt from kernel mode.
-pub const KERNEL_TIMER: &[Named] = &[AsmTimer, Timer, HrtimerInterrupt, RunQueues];
-/// How many functions of a path from user mode are still there when the exit loop runs.
-pub const FAULT_EXIT: usize = 1;
-/// The same for an interrupt.
-pub const INTERRUPT_EXIT: usize = 1;
-/// The function that holds the exit loop of faults and interrupts.
-pub const INTERRUPT_EXIT_LOOP: Named = IrqentryExit;
-/// PMU overflow from user mode.
-pub const PMU: &[Named] = &[AsmNmi, Nmi, PmuHandler, Overflow];
-/// PMU overflow from kernel mode.
-pub const KERNEL_PMU: &[Named] = PMU;
-/// Page fault, from the generic part to where the page is made: anonymous or of a file.
-pub const HANDLE_FAULT: [&[Named]; 2] =
-    [&[HandleFault, InnerHandleFault, AnonymousPage], &[HandleFault, InnerHandleFault, FilePage]];
+/// `irqentry_exit` is what the handlers of exceptions and interrupts jump to at their end.
+const IRQENTRY_EXIT: ExitLoop = ExitLoop::Always(IrqentryExit);
+
+/// The paths of x86_64.
+pub const PATHS: Paths = Paths {
+    syscall: EntryPath {
+        functions: &[EntrySyscall, DoSyscall],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 2,
+        exit_loop: ExitLoop::IfWork(Named::ExitLoop),
+    },
+    page_fault: EntryPath {
+        functions: &[AsmPageFault, PageFault, UserAddrFault],
+        bookkeeping: 2,
+        unmasked: 3,
+        exit: 1,
+        exit_loop: IRQENTRY_EXIT,
+    },
+    trap: EntryPath {
+        functions: &[AsmTrap, Trap],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 1,
+        exit_loop: IRQENTRY_EXIT,
+    },
+    timer: EntryPath {
+        functions: &[AsmTimer, Timer, HrtimerInterrupt, RunQueues],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 1,
+        exit_loop: IRQENTRY_EXIT,
+    },
+    pmu: EntryPath {
+        functions: &[AsmNmi, Nmi, PmuHandler, Overflow],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 1,
+        exit_loop: IRQENTRY_EXIT,
+    },
+    kernel_timer: NestedPath {
+        functions: &[AsmTimer, Timer, HrtimerInterrupt, RunQueues],
+        bookkeeping: 2,
+    },
+    kernel_pmu: NestedPath { functions: &[AsmNmi, Nmi, PmuHandler, Overflow], bookkeeping: 2 },
+    handle_fault: [
+        &[HandleFault, InnerHandleFault, AnonymousPage],
+        &[HandleFault, InnerHandleFault, FilePage],
+    ],
+};
 
 /// Between the dispatcher and the call's own function. `x64_sys_call` jumps to all
 /// functions but those that do not return, which it calls (`__SYSCALL_NORETURN`).
