@@ -145,6 +145,22 @@ impl Access {
     }
 }
 
+/// [`Decoder::memory_operand`] without a decoder.
+pub fn memory_operands(arch: Arch, code: &[u8], regs: &Regs) -> Vec<Access> {
+    match arch {
+        Arch::X86_64 => x86_64::operands::accesses(code, regs),
+        Arch::Aarch64 => aarch64::operands::accesses(code, regs),
+    }
+}
+
+/// The first instruction of `code`, as [`Decoder::insn`] gives it.
+pub fn insn(arch: Arch, code: &[u8]) -> Option<Insn> {
+    match arch {
+        Arch::X86_64 => x86_64::decode::insn(code),
+        Arch::Aarch64 => aarch64::decode::insn(code),
+    }
+}
+
 /// Decodes the instructions of one architecture.
 ///
 /// Not `Send`, because capstone's handle is not.
@@ -180,10 +196,7 @@ impl Decoder {
     /// x86 everything that is left (at most 255 bytes), on aarch64 the one to
     /// three bytes that make no word. Every full word is an instruction.
     pub fn insn(&self, code: &[u8]) -> Option<Insn> {
-        match self.arch {
-            Arch::X86_64 => x86_64::decode::insn(code),
-            Arch::Aarch64 => aarch64::decode::insn(code),
-        }
+        insn(self.arch, code)
     }
 
     /// Decodes the bytes of one block.
@@ -234,10 +247,7 @@ impl Decoder {
     /// What is not decoded reports nothing: unknown bytes, VEX and EVEX, SVE,
     /// memory tagging, and instructions that [`Decoder::special`] refuses.
     pub fn memory_operand(&self, code: &[u8], regs: &Regs) -> Vec<Access> {
-        match self.arch {
-            Arch::X86_64 => x86_64::operands::accesses(code, regs),
-            Arch::Aarch64 => aarch64::operands::accesses(code, regs),
-        }
+        memory_operands(self.arch, code, regs)
     }
 
     /// Disassembles all of `code`, which starts at `pc`: address, bytes and

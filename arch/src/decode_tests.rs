@@ -541,3 +541,24 @@ const A64: &[(&str, &str, &str)] = &[
     ("svc #0", "010000d4", ""),
     ("mrs x0, tpidr_el0", "40d03bd5", ""),
 ];
+
+#[test]
+fn stack_segment() {
+    use crate::x86_64::operands::{accesses, is_stack};
+    let regs = Regs::new(Arch::X86_64);
+    let stack = |code: &[u8]| {
+        let list = accesses(code, &regs);
+        list.iter().map(|a| is_stack(code, &regs, a)).collect::<Vec<_>>()
+    };
+    assert_eq!(stack(b"\x50"), [true], "push rax");
+    assert_eq!(stack(b"\x58"), [true], "pop rax");
+    assert_eq!(stack(b"\xc3"), [true], "ret");
+    assert_eq!(stack(b"\xff\x30"), [false, true], "push [rax]");
+    assert_eq!(stack(b"\x8b\x04\x24"), [true], "mov eax, [rsp]");
+    assert_eq!(stack(b"\x8b\x45\x00"), [true], "mov eax, [rbp]");
+    assert_eq!(stack(b"\x41\x8b\x04\x24"), [false], "mov eax, [r12]");
+    assert_eq!(stack(b"\x8b\x05\x00\x00\x00\x00"), [false], "mov eax, [rip]");
+    assert_eq!(stack(b"\x64\x8b\x04\x24"), [false], "mov eax, fs:[rsp]");
+    assert_eq!(stack(b"\x8b\x00"), [false], "mov eax, [rax]");
+    assert_eq!(stack(b"\xa5"), [false, false], "movsd");
+}

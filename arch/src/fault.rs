@@ -47,6 +47,11 @@ mod tests {
         assert_eq!(code(AccessKind::Read, false), 4);
         assert_eq!(code(AccessKind::Write, true), 7);
         assert_eq!(code(AccessKind::Fetch, true), 0x15);
+        let kernel = |kind| Fault::page(Arch::X86_64, 0xffff_8000_0000_0000, kind, false).code;
+        assert_eq!((kernel(AccessKind::Read), kernel(AccessKind::Fetch)), (5, 0x15));
+        assert_eq!(Fault::page(Arch::X86_64, 0x7fff_ffff_f008, AccessKind::Write, false).code, 7);
+        assert_eq!(x86_64::fault::fpu_code(0x24), Some(crate::signal::code::FPE_FLTDIV));
+        assert_eq!(x86_64::fault::fpu_code(0), None);
         let divide = x86_64::fault::exception(Fault { address: 9, code: 7, trap: 14 }, 0, 0);
         assert_eq!(divide, Fault { address: 9, code: 0, trap: 0 });
     }

@@ -9,6 +9,8 @@ const EC_SHIFT: u32 = 26;
 pub const EC_INSTRUCTION_ABORT: u64 = 0x20;
 /// Data abort from EL0.
 pub const EC_DATA_ABORT: u64 = 0x24;
+/// PC alignment fault.
+pub const EC_PC_ALIGNMENT: u64 = 0x22;
 /// 32-bit instruction.
 const IL: u64 = 1 << 25;
 /// Write, not read.
@@ -21,6 +23,9 @@ pub const FSC_TRANSLATION_L3: u64 = 0x07;
 pub const FSC_PERMISSION_L3: u64 = 0x0f;
 /// Fault status: alignment fault.
 pub const FSC_ALIGNMENT: u64 = 0x21;
+
+/// Syndrome of a PC that is not aligned.
+pub const PC_ALIGNMENT: u64 = EC_PC_ALIGNMENT << EC_SHIFT | IL;
 
 /// See [`Fault::page`]. Translation faults are reported at level 3, as if the
 /// upper tables were there; for kernel addresses Linux hides the difference.

@@ -1,6 +1,8 @@
 //! Exception vectors and page-fault error codes (Intel SDM volume 3, chapter 6).
 
+use crate::Arch;
 use crate::fault::{AccessKind, Fault};
+use crate::signal::code;
 
 /// Divide error.
 pub const DE: u64 = 0;
@@ -40,8 +42,10 @@ pub const PF_USER: u64 = 4;
 /// Error code: instruction fetch.
 pub const PF_INSTR: u64 = 16;
 
-/// See [`Fault::page`].
+/// See [`Fault::page`]. Of kernel addresses user code learns nothing: the page is always
+/// said to be there (`sanitize_error_code`).
 pub(crate) const fn page(address: u64, kind: AccessKind, mapped: bool) -> Fault {
+    let mapped = mapped || address >= Arch::X86_64.task_size();
     let kind = match kind {
         AccessKind::Read => 0,
         AccessKind::Write => PF_WRITE,
@@ -49,6 +53,36 @@ pub(crate) const fn page(address: u64, kind: AccessKind, mapped: bool) -> Fault 
     };
     let present = if mapped { PF_PROT } else { 0 };
     Fault { address, code: PF_USER | kind | present, trap: PF }
+}
+
+/// The error code of `int vector` where the gate is not open to user code: an entry of
+/// the interrupt table.
+pub const fn idt_error(vector: u8) -> u64 {
+    (vector as u64) << 3 | 2
+}
+
+/// Whether bits 63 to 47 of `address` are all the same.
+pub const fn is_canonical(address: u64) -> bool {
+    ((address << 16) as i64 >> 16) as u64 == address
+}
+
+/// `fpu__exception_code`: the `si_code` of SIGFPE from the flags of exceptions that are
+/// raised and not masked, in the order of MXCSR and the x87 status word. `None` if there
+/// are none: the kernel then sends no signal.
+pub const fn fpu_code(raised: u16) -> Option<i32> {
+    Some(if raised & 0x01 != 0 {
+        code::FPE_FLTINV
+    } else if raised & 0x04 != 0 {
+        code::FPE_FLTDIV
+    } else if raised & 0x08 != 0 {
+        code::FPE_FLTOVF
+    } else if raised & 0x12 != 0 {
+        code::FPE_FLTUND
+    } else if raised & 0x20 != 0 {
+        code::FPE_FLTRES
+    } else {
+        return None;
+    })
 }
 
 /// Any other exception: it leaves the thread's `cr2` alone.

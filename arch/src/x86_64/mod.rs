@@ -4,7 +4,7 @@
 pub mod decode;
 pub mod elf;
 pub mod fault;
-pub(crate) mod operands;
+pub mod operands;
 pub mod perf_regs;
 pub mod regs;
 pub(crate) mod sigframe;

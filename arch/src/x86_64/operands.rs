@@ -26,6 +26,23 @@ pub(crate) fn accesses(code: &[u8], regs: &Regs) -> Vec<Access> {
     list
 }
 
+/// Whether `access`, one of those of the first instruction of `code`, goes through the
+/// stack segment: by `push`, `pop`, `call`, `ret` and their like, or with RSP or RBP as
+/// the base. A non-canonical address is then #SS, not #GP.
+pub fn is_stack(code: &[u8], regs: &Regs, access: &Access) -> bool {
+    let Some(p) = parse(code).filter(|p| !p.vex) else { return false };
+    let insn = Operands { p, code, regs };
+    if insn.explicit().as_ref() == Some(access) {
+        return insn.p.seg == 0 && insn.base_is_stack();
+    }
+    let p = &insn.p;
+    // Strings, `xlat` and `maskmovq` go through DS or ES.
+    !matches!(
+        (p.map, p.opcode),
+        (Map::One, 0xa0..=0xa7 | 0xaa..=0xaf | 0xd7) | (Map::Two, 0xf7)
+    )
+}
+
 /// Size in bytes and whether it is a store.
 type Shape = Option<(u32, bool)>;
 
@@ -184,6 +201,17 @@ impl Operands<'_> {
             _ => (4, gp(base_field, 1)),
         };
         offset.wrapping_add(base).wrapping_add(self.signed(at, disp_size) as u64)
+    }
+
+    /// Whether ModRM names RSP or RBP as the base register.
+    fn base_is_stack(&self) -> bool {
+        let p = &self.p;
+        let field = match p.modrm & 7 {
+            4 => self.code.get(p.modrm_at + 1).copied().unwrap_or(0) & 7,
+            field => field,
+        };
+        let no_base = p.modrm >> 6 == 0 && field == 5;
+        p.modrm_at != 0 && !no_base && p.rex & 1 == 0 && matches!(field, 4 | 5)
     }
 
     /// A register's value as addressing sees it: `pop` to memory computes the

@@ -1,24 +1,100 @@
 //! Page faults and other exceptions from user mode.
+//!
+//! ```text
+//! the CPU stops ─► classify ─┬─► page fault: the page is brought in, or a signal
+//!                            └─► trap: a signal
+//! ```
 
-use arch::decode::Decoder;
+use arch::decode::memory_operands;
 use arch::fault::{AccessKind, Fault};
 use arch::siginfo::SigInfo;
 use arch::signal::code;
-use arch::x86_64::fault as x86_fault;
 use arch::{Arch, Regs, Signal};
 
 use crate::engine::{Access, Exception};
+use crate::kernel::paths::TrapKind;
 use crate::kernel::symbols::Named;
-use crate::kernel::{Kernel, Point, State, entry, paths, signal};
+use crate::kernel::{Kernel, Point, State, aarch64, entry, paths, signal, x86_64};
 use crate::mem::{Backing, FaultKind, PAGE};
 use crate::perf::record::EventKind;
 
+/// What the processor reports when user code cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A page that user memory may have is absent or forbids the access.
+    Page {
+        /// Address of the page.
+        page: u64,
+        /// What was tried.
+        access: Access,
+    },
+    /// Anything else.
+    Trap(Trap),
+}
+
+/// An exception that ends in a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trap {
+    /// Which way it takes through the kernel.
+    pub kind: TrapKind,
+    /// The signal; `None` for a spurious one, after which user code goes on.
+    pub info: Option<SigInfo>,
+    /// What signal frames show.
+    pub fault: Fault,
+    /// PC of the saved registers.
+    pub pc: u64,
+    /// What is asked for that is not modelled.
+    pub unsupported: Option<&'static str>,
+}
+
+impl Trap {
+    /// A trap at `pc` that ends in `info`.
+    pub const fn new(kind: TrapKind, info: SigInfo, fault: Fault, pc: u64) -> Trap {
+        Trap { kind, info: Some(info), fault, pc, unsupported: None }
+    }
+}
+
+impl From<Trap> for Cause {
+    fn from(trap: Trap) -> Cause {
+        Cause::Trap(trap)
+    }
+}
+
+/// What a missing page of user code is to the processor.
+pub fn of_page(state: &State, page: u64, access: Access) -> Cause {
+    match state.arch {
+        Arch::X86_64 => x86_64::traps::of_page(state, page, access),
+        Arch::Aarch64 => aarch64::traps::of_page(state, page, access),
+    }
+}
+
+/// What another exception of user code is.
+pub fn of_exception(state: &State, exception: Exception) -> Cause {
+    match state.arch {
+        Arch::X86_64 => x86_64::traps::of_exception(state, exception),
+        Arch::Aarch64 => aarch64::traps::of_exception(state, exception),
+    }
+    .into()
+}
+
+/// User code cannot go on.
+pub async fn handle(k: &Kernel, cause: Cause) {
+    match cause {
+        Cause::Page { page, access } => page_fault(k, page, access).await,
+        Cause::Trap(trap) => handle_trap(k, trap).await,
+    }
+}
+
 /// A page fault of user code on `page`.
-pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
+async fn page_fault(k: &Kernel, page: u64, access: Access) {
     let paths = paths::of(k.arch());
+    let path = match access {
+        Access::Fetch => &paths.fetch_fault,
+        _ => &paths.page_fault,
+    };
     let [of_anonymous, of_file] = paths.handle_fault;
-    entry::begin(k, &paths.page_fault).await;
-    entry::enable(k, &paths.page_fault).await;
+    entry::begin(k, path).await;
+    entry::enable(k, path).await;
     let anonymous = k
         .step(Point::FaultLookup, |s| {
             s.stats.page_faults += 1;
@@ -37,143 +113,85 @@ pub async fn page_fault(k: &Kernel, page: u64, access: Access) {
         k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;
         k.ret().await;
     }
-    entry::finish(k, &paths.page_fault).await;
+    entry::finish(k, path).await;
+}
+
+/// An exception that ends in a signal.
+async fn handle_trap(k: &Kernel, trap: Trap) {
+    let path = (paths::of(k.arch()).trap)(trap.kind);
+    entry::begin(k, &path).await;
+    entry::enable(k, &path).await;
+    k.step(Point::FaultSignal, |s| trap_signal(s, &trap)).await;
+    entry::finish(k, &path).await;
+}
+
+fn trap_signal(state: &mut State, trap: &Trap) {
+    if let Some(what) = trap.unsupported {
+        state.note_unsupported(what);
+    }
+    let emulated = match state.arch {
+        Arch::Aarch64 => aarch64::traps::emulate(state, trap.kind),
+        Arch::X86_64 => false,
+    };
+    if emulated {
+        return;
+    }
+    let regs = state.user_regs();
+    if regs.pc != trap.pc {
+        state.set_user_regs(&Regs { pc: trap.pc, ..regs });
+    }
+    if let Some(info) = trap.info {
+        signal::force(state, info, trap.fault);
+    }
+}
+
+/// The bytes of the instruction at `pc`, as many of 16 as are present, then zeros.
+pub fn code_at(state: &State, pc: u64) -> [u8; 16] {
+    let mut code = [0; 16];
+    let within = (PAGE - pc % PAGE).min(16) as usize;
+    if !state.mm.peek(&state.arena, pc, &mut code) {
+        let _ = state.mm.peek(&state.arena, pc, &mut code[..within]);
+    }
+    code
 }
 
 /// The byte that an access could not reach: the CPU reports the page, the instruction's
 /// operand gives the address.
-pub fn fault_address(state: &mut State, regs: &Regs, page: u64, access: Access) -> u64 {
+pub fn fault_address(state: &State, regs: &Regs, page: u64, access: Access) -> u64 {
     if access == Access::Fetch {
         return regs.pc.max(page);
     }
-    let mut code = [0; 16];
-    let within = (PAGE - regs.pc % PAGE).min(16) as usize;
-    if !state.mm.peek(&state.arena, regs.pc, &mut code) {
-        let _ = state.mm.peek(&state.arena, regs.pc, &mut code[..within]);
-    }
-    let tag_mask = match state.arch {
-        Arch::X86_64 => u64::MAX,
-        Arch::Aarch64 => 0x00ff_ffff_ffff_ffff,
-    };
-    let decoder = Decoder::new(state.arch);
-    decoder
-        .memory_operand(&code, regs)
+    memory_operands(state.arch, &code_at(state, regs.pc), regs)
         .into_iter()
         .filter(|a| a.write == (access == Access::Write))
         .find_map(|mut a| {
-            a.addr &= tag_mask;
+            if state.arch == Arch::Aarch64 {
+                a.addr = aarch64::traps::untagged(a.addr);
+            }
             a.first_byte_in(page, PAGE)
         })
         .unwrap_or(page)
 }
 
+/// How the architecture's fault codes name an access.
+pub const fn kind_of(access: Access) -> AccessKind {
+    match access {
+        Access::Read => AccessKind::Read,
+        Access::Write => AccessKind::Write,
+        Access::Fetch => AccessKind::Fetch,
+    }
+}
+
 fn fault_signal(state: &mut State, page: u64, access: Access, kind: FaultKind) {
     let regs = state.user_regs();
     let addr = fault_address(state, &regs, page, access);
-    // A non-canonical address is a general protection fault on x86: no address.
-    let canonical = ((addr << 16) as i64 >> 16) as u64 == addr;
-    if state.arch == Arch::X86_64 && !canonical {
-        let fault = x86_fault::exception(state.task.signals.fault, x86_fault::GP, 0);
-        return signal::force(state, SigInfo::kernel(Signal::SIGSEGV), fault);
-    }
     let (signal, code) = match kind {
         FaultKind::NotMapped => (Signal::SIGSEGV, code::SEGV_MAPERR),
         FaultKind::Forbidden => (Signal::SIGSEGV, code::SEGV_ACCERR),
         FaultKind::BeyondFile => (Signal::SIGBUS, code::BUS_ADRERR),
         FaultKind::NoMemory => (Signal::SIGKILL, code::SI_KERNEL),
     };
-    let kind = match access {
-        Access::Read => AccessKind::Read,
-        Access::Write => AccessKind::Write,
-        Access::Fetch => AccessKind::Fetch,
-    };
-    let fault = Fault::page(state.arch, addr, kind, state.mm.table.get(page).is_some());
+    let mapped = state.mm.table.get(page).is_some();
+    let fault = Fault::page(state.arch, addr, kind_of(access), mapped);
     signal::force(state, SigInfo::fault(signal, code, addr), fault);
-}
-
-/// Another exception of user code.
-pub async fn exception(k: &Kernel, exception: Exception) {
-    let path = &paths::of(k.arch()).trap;
-    entry::begin(k, path).await;
-    entry::enable(k, path).await;
-    k.step(Point::FaultSignal, |s| exception_signal(s, exception)).await;
-    entry::finish(k, path).await;
-}
-
-/// Reads of identification registers by EL0 are undefined instructions that Linux
-/// emulates (`arch/arm64/kernel/cpufeature.c`, `emulate_mrs`): the features that
-/// `AT_HWCAP` names, and a processor that no library has special code for.
-fn emulate_mrs(state: &mut State) -> bool {
-    let mut regs = state.user_regs();
-    let mut word = [0; 4];
-    if !state.mm.peek(&state.arena, regs.pc, &mut word) {
-        return false;
-    }
-    let word = u32::from_le_bytes(word);
-    // `mrs xT, S3_0_C0_Cm_op2`
-    if word & 0xffff_f000 != 0xd538_0000 {
-        return false;
-    }
-    let (crm, op2, target) = (word >> 8 & 15, word >> 5 & 7, (word & 31) as usize);
-    let value: u64 = match (crm, op2) {
-        // MIDR_EL1: an Arm architecture model. MPIDR_EL1: bit 31 reads as one.
-        (0, 0) => 0x410f_d0f0,
-        (0, 5) => 1 << 31,
-        (0, 6) => 0,
-        // ID_AA64ISAR0_EL1: AES and PMULL, SHA1, SHA2, CRC32, LSE atomics.
-        (6, 0) => 2 << 20 | 1 << 16 | 1 << 12 | 1 << 8 | 2 << 4,
-        // ID_AA64ISAR1_EL1: LRCPC, FCMA, JSCVT, generic and address authentication.
-        (6, 1) => 1 << 24 | 1 << 20 | 1 << 16 | 1 << 12 | 1 << 4,
-        // The other feature registers: nothing beyond the baseline.
-        (1..=7, _) => 0,
-        _ => return false,
-    };
-    if target < 31 {
-        regs.gp[target] = value;
-    }
-    regs.pc += 4;
-    state.set_user_regs(&regs);
-    true
-}
-
-/// The signal for an exception (`arch/x86/kernel/traps.c`, `arch/arm64/kernel/traps.c`).
-fn exception_signal(state: &mut State, exception: Exception) {
-    let undefined = state.arch == Arch::Aarch64 && exception == Exception::InvalidOpcode;
-    if undefined && emulate_mrs(state) {
-        return;
-    }
-    let mut regs = state.user_regs();
-    let at = |signal, code| SigInfo::fault(signal, code, regs.pc);
-    let segv = SigInfo::kernel(Signal::SIGSEGV);
-    let (info, trap) = match exception {
-        Exception::Divide => (at(Signal::SIGFPE, code::FPE_INTDIV), x86_fault::DE),
-        Exception::Debug => (at(Signal::SIGTRAP, code::TRAP_TRACE), x86_fault::DB),
-        Exception::Breakpoint => match state.arch {
-            Arch::X86_64 => (SigInfo::kernel(Signal::SIGTRAP), x86_fault::BP),
-            Arch::Aarch64 => (at(Signal::SIGTRAP, code::TRAP_BRKPT), 0),
-        },
-        Exception::Overflow => (segv, x86_fault::OF),
-        Exception::InvalidOpcode => match state.arch {
-            Arch::X86_64 => (at(Signal::SIGILL, code::ILL_ILLOPN), x86_fault::UD),
-            Arch::Aarch64 => (at(Signal::SIGILL, code::ILL_ILLOPC), 0),
-        },
-        Exception::Protection { vector } => (segv, u64::from(vector)),
-        Exception::FloatingPoint { simd } => {
-            let trap = if simd { x86_fault::XF } else { x86_fault::MF };
-            (at(Signal::SIGFPE, code::FPE_FLTINV), trap)
-        }
-        Exception::Alignment => (at(Signal::SIGBUS, code::BUS_ADRALN), x86_fault::AC),
-        // `int n`: the gate is not open to user mode, a fault at the instruction.
-        Exception::SoftwareInterrupt { .. } => {
-            regs.pc = regs.pc.wrapping_sub(2);
-            state.set_user_regs(&regs);
-            (segv, x86_fault::GP)
-        }
-    };
-    let fault = match state.arch {
-        Arch::X86_64 => x86_fault::exception(state.task.signals.fault, trap, 0),
-        // No address and no syndrome: the frame then has no `esr_context`.
-        Arch::Aarch64 => Fault::default(),
-    };
-    signal::force(state, info, fault);
 }

@@ -39,6 +39,59 @@ pub enum ExitLoop {
     IfWork(Named),
 }
 
+/// An exception that ends in a signal, by the way that it takes through the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TrapKind {
+    /// x86 `#DE`.
+    Divide,
+    /// x86 `#DB`.
+    Debug,
+    /// x86 `#BP`; `brk`.
+    Breakpoint,
+    /// x86 `#OF`.
+    Overflow,
+    /// x86 `#UD`; an undefined instruction.
+    InvalidOpcode,
+    /// x86 `#NP`.
+    Segment,
+    /// x86 `#SS`.
+    Stack,
+    /// x86 `#GP` and what else arrives there.
+    Protection,
+    /// x86 `#MF`.
+    X87,
+    /// x86 `#XM`.
+    Simd,
+    /// x86 `#AC`; a data abort for alignment.
+    Alignment,
+    /// aarch64: the PC is not aligned.
+    PcAlignment,
+    /// A data access to an address that no user memory has.
+    KernelAddress,
+    /// The same of an instruction fetch.
+    KernelFetch,
+}
+
+impl TrapKind {
+    /// All kinds.
+    pub const ALL: [TrapKind; 14] = [
+        TrapKind::Divide,
+        TrapKind::Debug,
+        TrapKind::Breakpoint,
+        TrapKind::Overflow,
+        TrapKind::InvalidOpcode,
+        TrapKind::Segment,
+        TrapKind::Stack,
+        TrapKind::Protection,
+        TrapKind::X87,
+        TrapKind::Simd,
+        TrapKind::Alignment,
+        TrapKind::PcAlignment,
+        TrapKind::KernelAddress,
+        TrapKind::KernelFetch,
+    ];
+}
+
 /// The functions of an interrupt of kernel code, outermost first.
 #[derive(Clone, Copy, Debug)]
 pub struct NestedPath {
@@ -55,8 +108,10 @@ pub struct Paths {
     pub syscall: EntryPath,
     /// Page fault, up to the generic part.
     pub page_fault: EntryPath,
+    /// Page fault of an instruction fetch.
+    pub fetch_fault: EntryPath,
     /// Another exception.
-    pub trap: EntryPath,
+    pub trap: fn(TrapKind) -> EntryPath,
     /// Timer interrupt of user code.
     pub timer: EntryPath,
     /// PMU overflow in user code.
@@ -81,12 +136,17 @@ pub const fn of(arch: Arch) -> &'static Paths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::symbols::Function;
 
     #[test]
     fn depths_fit() {
         for arch in Arch::ALL {
             let p = of(arch);
-            for path in [p.syscall, p.page_fault, p.trap, p.timer, p.pmu] {
+            let traps = TrapKind::ALL.map(p.trap);
+            let others = [p.syscall, p.page_fault, p.fetch_fault, p.timer, p.pmu];
+            for path in traps.into_iter().chain(others) {
+                let names = path.functions.iter().map(|&f| Function::from(f).name(arch));
+                assert!(names.clone().all(|n| !n.is_empty()), "{arch}: {:?}", path.functions);
                 let most = path.functions.len();
                 let depths = [path.exit, path.bookkeeping, path.unmasked];
                 assert!(depths.iter().all(|d| (1..=most).contains(d)), "{path:?}");

@@ -39,8 +39,14 @@ pub fn run(
         let exit = k.with(run_user)?;
         match exit {
             Exit::Syscall => k.run(entry::syscall(k))?,
-            Exit::PageFault { page, access } => k.run(fault::page_fault(k, page, access))?,
-            Exit::Exception(e) => k.run(fault::exception(k, e))?,
+            Exit::PageFault { page, access } => {
+                let cause = k.with(|s| fault::of_page(s, page, access));
+                k.run(fault::handle(k, cause))?;
+            }
+            Exit::Exception(e) => {
+                let cause = k.with(|s| fault::of_exception(s, e));
+                k.run(fault::handle(k, cause))?;
+            }
             Exit::Budget => {}
         }
         if k.with(|s| s.task.ending.is_none()) {

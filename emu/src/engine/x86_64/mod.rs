@@ -27,6 +27,8 @@ const EFER: u64 = 1 << 10 | 1 << 8 | 1;
 /// `STAR[63:48]`: `sysretq` loads CS = this + 16 | 3 = 0x33 and SS = this + 8 | 3 = 0x2b.
 const STAR: u64 = 0x23 << 48 | 0x10 << 32;
 
+/// `CR0.NE`: x87 exceptions as #MF.
+const CR0_NE: u64 = 1 << 5;
 /// `CR4`: FXSAVE and SSE, SIMD exceptions as #XM.
 const CR4: u64 = 1 << 9 | 1 << 10;
 
@@ -58,6 +60,7 @@ pub(super) fn setup(
         return Err(EngineError::Stray { pc: regs::pc(handle), detail });
     }
     enable_sse(handle);
+    handle.set(R::CR0 as c_int, handle.get(R::CR0 as c_int) | CR0_NE);
     // Linux: FPU as after FNINIT, MXCSR with all exceptions masked.
     handle.set(R::MXCSR as c_int, 0x1f80);
     handle.set(R::FPCW as c_int, 0x37f);

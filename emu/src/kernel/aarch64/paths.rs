@@ -2,42 +2,56 @@
 
 use arch::syscalls::Sysno;
 
-use crate::kernel::paths::{EntryPath, ExitLoop, NestedPath, Paths};
+use crate::kernel::paths::{EntryPath, ExitLoop, NestedPath, Paths, TrapKind};
 use crate::kernel::symbols::Named::{self, *};
 
 const LOOP: ExitLoop = ExitLoop::IfWork(Named::ExitLoop);
 
+/// A path through the function named `el0_…` that is the third.
+const fn sync(functions: &'static [Named]) -> EntryPath {
+    EntryPath { functions, bookkeeping: 3, unmasked: 3, exit: 3, exit_loop: LOOP }
+}
+
+/// The way of an exception, up to what sends the signal.
+const fn trap(kind: TrapKind) -> EntryPath {
+    sync(match kind {
+        TrapKind::Breakpoint => &[EntrySyscall, SyncHandler, AsmBreakpoint, Breakpoint],
+        TrapKind::Alignment => {
+            &[EntrySyscall, SyncHandler, AsmPageFault, PageFault, Alignment, BadArea]
+        }
+        TrapKind::KernelAddress => {
+            &[EntrySyscall, SyncHandler, AsmPageFault, PageFault, TranslationFault, BadArea]
+        }
+        TrapKind::KernelFetch => {
+            &[EntrySyscall, SyncHandler, InstructionAbort, PageFault, TranslationFault, BadArea]
+        }
+        TrapKind::PcAlignment => &[EntrySyscall, SyncHandler, AsmAlignment, StackSegment],
+        TrapKind::Stack => &[EntrySyscall, SyncHandler, AsmStack, StackSegment],
+        _ => &[EntrySyscall, SyncHandler, AsmInvalidOp, InvalidOp],
+    })
+}
+
 /// The paths of aarch64. The functions that are named `el0_` hold the bookkeeping, turn
 /// interrupts on and leave; what they call does the work.
 pub const PATHS: Paths = Paths {
-    syscall: EntryPath {
-        functions: &[EntrySyscall, SyncHandler, El0Svc, DoEl0Svc, DoSyscall],
-        bookkeeping: 3,
-        unmasked: 3,
-        exit: 3,
-        exit_loop: LOOP,
-    },
-    page_fault: EntryPath {
-        functions: &[
-            EntrySyscall,
-            SyncHandler,
-            AsmPageFault,
-            PageFault,
-            TranslationFault,
-            UserAddrFault,
-        ],
-        bookkeeping: 3,
-        unmasked: 3,
-        exit: 3,
-        exit_loop: LOOP,
-    },
-    trap: EntryPath {
-        functions: &[EntrySyscall, SyncHandler, AsmTrap, Trap],
-        bookkeeping: 3,
-        unmasked: 3,
-        exit: 3,
-        exit_loop: LOOP,
-    },
+    syscall: sync(&[EntrySyscall, SyncHandler, El0Svc, DoEl0Svc, DoSyscall]),
+    page_fault: sync(&[
+        EntrySyscall,
+        SyncHandler,
+        AsmPageFault,
+        PageFault,
+        TranslationFault,
+        UserAddrFault,
+    ]),
+    fetch_fault: sync(&[
+        EntrySyscall,
+        SyncHandler,
+        InstructionAbort,
+        PageFault,
+        TranslationFault,
+        UserAddrFault,
+    ]),
+    trap,
     timer: EntryPath {
         functions: &[AsmTimer, Timer, El0IrqCommon, El0Interrupt, HrtimerInterrupt, RunQueues],
         bookkeeping: 4,

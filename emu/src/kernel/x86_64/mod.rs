@@ -1,4 +1,5 @@
-//! x86_64: the order of saved registers and the call paths.
+//! x86_64: the order of saved registers, the call paths and what exceptions mean.
 
 pub mod paths;
 pub mod pt_regs;
+pub mod traps;

@@ -2,11 +2,45 @@
 
 use arch::syscalls::Sysno;
 
-use crate::kernel::paths::{EntryPath, ExitLoop, NestedPath, Paths};
+use crate::kernel::paths::{EntryPath, ExitLoop, NestedPath, Paths, TrapKind};
 use crate::kernel::symbols::Named::{self, *};
 
 /// `irqentry_exit` is what the handlers of exceptions and interrupts jump to at their end.
 const IRQENTRY_EXIT: ExitLoop = ExitLoop::Always(IrqentryExit);
+
+const PAGE_FAULT: EntryPath = EntryPath {
+    functions: &[AsmPageFault, PageFault, UserAddrFault],
+    bookkeeping: 2,
+    unmasked: 3,
+    exit: 1,
+    exit_loop: IRQENTRY_EXIT,
+};
+
+/// The way of an exception: the entry, the handler, what sends the signal.
+const fn trap(kind: TrapKind) -> EntryPath {
+    let functions: &[Named] = match kind {
+        TrapKind::Divide => &[AsmDivide, Divide],
+        TrapKind::Debug => &[AsmDebug, Debug],
+        TrapKind::Breakpoint => &[AsmBreakpoint, Breakpoint],
+        TrapKind::Overflow => &[AsmOverflow, OverflowTrap],
+        TrapKind::InvalidOpcode => &[AsmInvalidOp, InvalidOp],
+        TrapKind::Segment => &[AsmSegment, Segment],
+        TrapKind::Stack => &[AsmStack, StackSegment],
+        TrapKind::Protection | TrapKind::PcAlignment => &[AsmProtection, Protection],
+        TrapKind::X87 => &[AsmX87, X87],
+        TrapKind::Simd => &[AsmSimd, Simd],
+        TrapKind::Alignment => &[AsmAlignment, Alignment],
+        TrapKind::KernelAddress | TrapKind::KernelFetch => {
+            // Interrupts are turned on in the innermost.
+            return EntryPath {
+                functions: &[AsmPageFault, PageFault, KernAddrFault, BadArea, InnerBadArea],
+                unmasked: 5,
+                ..PAGE_FAULT
+            };
+        }
+    };
+    EntryPath { functions, bookkeeping: 2, unmasked: 2, exit: 1, exit_loop: IRQENTRY_EXIT }
+}
 
 /// The paths of x86_64.
 pub const PATHS: Paths = Paths {
@@ -17,20 +51,9 @@ pub const PATHS: Paths = Paths {
         exit: 2,
         exit_loop: ExitLoop::IfWork(Named::ExitLoop),
     },
-    page_fault: EntryPath {
-        functions: &[AsmPageFault, PageFault, UserAddrFault],
-        bookkeeping: 2,
-        unmasked: 3,
-        exit: 1,
-        exit_loop: IRQENTRY_EXIT,
-    },
-    trap: EntryPath {
-        functions: &[AsmTrap, Trap],
-        bookkeeping: 2,
-        unmasked: 2,
-        exit: 1,
-        exit_loop: IRQENTRY_EXIT,
-    },
+    page_fault: PAGE_FAULT,
+    fetch_fault: PAGE_FAULT,
+    trap,
     timer: EntryPath {
         functions: &[AsmTimer, Timer, HrtimerInterrupt, RunQueues],
         bookkeeping: 2,
