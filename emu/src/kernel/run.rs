@@ -13,28 +13,28 @@ use crate::perf::record::Record;
 /// Counts are exact, so nothing that a guest or a profile shows depends on it.
 const SLICE: u64 = 50_000_000;
 
-/// Our own failure while a guest runs.
+/// Our own failure while a guest runs; `E` is that of whoever takes the records.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RunError {
+pub enum RunError<E> {
     /// The CPU failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The kernel model failed.
     #[error(transparent)]
     Stuck(#[from] Stuck),
-    /// The exporter failed.
+    /// The records could not be handed on.
     #[error(transparent)]
-    Export(#[from] crate::export::ExportError),
+    Emit(E),
 }
 
 /// Runs the guest to its end. Records go to `emit` in time order, in batches;
 /// `interrupted` is looked at often.
-pub fn run(
+pub fn run<E>(
     k: &Kernel,
     interrupted: &AtomicBool,
-    mut emit: impl FnMut(&[Record]) -> Result<(), crate::export::ExportError>,
-) -> Result<Ending, RunError> {
+    mut emit: impl FnMut(&[Record]) -> Result<(), E>,
+) -> Result<Ending, RunError<E>> {
     loop {
         let exit = k.with(run_user)?;
         match exit {
@@ -54,12 +54,12 @@ pub fn run(
         }
         let records = k.with(|s| std::mem::take(&mut s.perf.records));
         if !records.is_empty() {
-            emit(&records)?;
+            emit(&records).map_err(RunError::Emit)?;
         }
         let stop = interrupted.load(Ordering::Relaxed);
         if let Some(ending) = k.with(|s| ending(s, stop)) {
             let last = k.with(exit_records);
-            emit(&last)?;
+            emit(&last).map_err(RunError::Emit)?;
             return Ok(ending);
         }
     }
