@@ -175,7 +175,7 @@ impl Harness {
                 kernel.with(|s| laws::check_user_mode(s));
             }
             records.iter().for_each(|r| see(&kernel, r));
-            Ok(())
+            Ok::<(), std::convert::Infallible>(())
         });
         kernel.with(|s| Outcome {
             session: s.perf.session.clone(),

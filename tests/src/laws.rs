@@ -129,8 +129,8 @@ fn kernel_text(outcome: &Outcome) -> (u64, u64) {
     (symbols.iter().map(|s| s.addr).min().unwrap_or(0), end)
 }
 
-/// The samples' periods and what is left of the current period add up to all that was
-/// counted.
+/// The samples' periods, those that were missed and what is left of the current one add up
+/// to all that was counted.
 fn check_counters(outcome: &Outcome) {
     let mut sums: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for s in outcome.samples() {
@@ -144,14 +144,11 @@ fn check_counters(outcome: &Outcome) {
         let (periods, samples) = sums.get(&index).copied().unwrap_or_default();
         assert_eq!(counter.samples, samples, "{}: samples taken and emitted", event.name);
         let begun = counter.period as i64 - counter.left;
-        let accounted = periods as i64 + begun;
-        // Periods shorter than a step of the kernel can be missed as a whole.
-        let whole = event.exclude_kernel || matches!(event.rate, Rate::Period(p) if p > 1000);
-        if whole {
-            assert_eq!(accounted, counter.total as i64, "{}: periods and rest", event.name);
-        } else {
-            assert!(accounted <= counter.total as i64, "{}: periods and rest", event.name);
-        }
+        let accounted = periods as i64 + begun + counter.missed as i64;
+        assert_eq!(accounted, counter.total as i64, "{}: periods and rest", event.name);
+        // Only a period that is shorter than what runs with interrupts off can be missed.
+        let long = matches!(event.rate, Rate::Period(p) if p > 5000);
+        assert!(!long || counter.missed == 0, "{}: {counter:?}", event.name);
         let every_one = event.rate == Rate::Period(1);
         if event.kind == EventKind::PageFaults
             && every_one

@@ -155,6 +155,17 @@ fn modes_are_parts() {
     }
 }
 
+/// The kernel branches once in six instructions, however short its steps are.
+#[test]
+fn kernel_branches_are_a_part_of_its_instructions() {
+    for arch in Arch::ALL {
+        let harness = Harness::new(arch, "syscalls");
+        let outcome = harness.events("instructions:k,branches:k", u64::MAX >> 2).run();
+        let [instructions, branches] = [0, 1].map(|i: usize| outcome.counters[i].total);
+        assert_eq!(branches, instructions / 6, "{arch}");
+    }
+}
+
 /// Without a sample to take, `-c 1` of an event and its count are the same thing.
 #[test]
 fn every_occurrence_is_a_sample() {

@@ -108,6 +108,42 @@ fn kernel_paths_are_made_of_steps() {
     }
 }
 
+/// What each folder of the emulator may use, besides itself.
+const LAYERS: [(&str, &[&str]); 10] = [
+    ("cli", &["grade", "truth", "export", "symbols", "kernel", "perf", "loader", "mem", "engine"]),
+    ("grade", &["truth", "export", "kernel", "perf", "engine"]),
+    ("truth", &["engine"]),
+    ("export", &["symbols", "perf"]),
+    ("kernel", &["perf", "loader", "mem", "engine"]),
+    ("symbols", &["perf"]),
+    ("perf", &["engine"]),
+    ("loader", &["mem"]),
+    ("mem", &["engine"]),
+    ("engine", &[]),
+];
+
+/// Dependencies of folders point downwards only.
+#[test]
+fn folders_use_what_is_below_them() {
+    for (file, text) in rust_files() {
+        let Ok(inside) = file.strip_prefix("emu/src") else { continue };
+        let folder = inside.iter().next().unwrap().to_str().unwrap();
+        if folder.ends_with(".rs") {
+            continue;
+        }
+        let layer = LAYERS.iter().find(|(name, _)| *name == folder);
+        let (_, below) = layer.unwrap_or_else(|| panic!("no layer for {folder}"));
+        for (n, line) in text.lines().enumerate() {
+            for used in code(line).split("crate::").skip(1) {
+                let end = used.find(|c: char| !c.is_alphanumeric() && c != '_');
+                let used = &used[..end.unwrap_or(used.len())];
+                let fine = used == folder || below.contains(&used);
+                assert!(fine, "{}:{}: uses {used}", file.display(), n + 1);
+            }
+        }
+    }
+}
+
 #[test]
 fn files_are_short() {
     for (file, text) in rust_files() {

@@ -190,9 +190,9 @@ fn exit_status(ending: Ending, stop: &Stop) -> u8 {
 }
 
 /// Our failure in the middle of a run; the profile was finished nevertheless.
-fn failure_of(error: RunError) -> Failure {
+fn failure_of(error: RunError<ExportError>) -> Failure {
     match error {
-        RunError::Export(error) => error.into(),
+        RunError::Emit(error) => error.into(),
         other => Failure::new(status::FAILURE, other),
     }
 }
@@ -202,7 +202,7 @@ fn report(
     state: &State,
     options: &RunOptions,
     world: &World,
-    outcome: &Result<Ending, RunError>,
+    outcome: &Result<Ending, RunError<ExportError>>,
     profile: Profile,
     tally: &mut Tally,
 ) {
@@ -229,7 +229,7 @@ fn report(
     if !options.output.quiet {
         let ending = match outcome {
             Ok(ending) => ending_words(*ending),
-            Err(RunError::Export(e)) if is_broken_pipe(e) => {
+            Err(RunError::Emit(e)) if is_broken_pipe(e) => {
                 "was stopped when the profile's reader went away".to_owned()
             }
             Err(_) => "did not finish".to_owned(),

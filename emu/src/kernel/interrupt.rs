@@ -2,8 +2,8 @@
 //!
 //! An interrupt from kernel mode pushes a frame record whose "return address" is the
 //! interrupted address, so that a walk through it goes on in the interrupted frames. The
-//! NMI has its own stack. Counters stand still from an overflow's delivery to `NmiResume`:
-//! what follows it is counted.
+//! NMI has its own stack. Counters stand still from an overflow's delivery to the return
+//! from it, so that samples do not count themselves.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -57,7 +57,6 @@ pub fn pmu_in_kernel(k: Kernel) -> Path {
         k.enter(inner).await;
         pmu_handler(&k, at, handler).await;
         k.leave(inner).await;
-        k.step(Point::NmiResume, |s| s.perf.counting = true).await;
         k.last_step(Point::IrqReturn, |s| return_to_kernel(s, &saved));
     })
 }
@@ -76,15 +75,9 @@ pub async fn pmu_in_user(k: &Kernel) {
     let is_nmi = pmu_handler(k, at, &path.functions[path.bookkeeping..]).await;
     if is_nmi && k.arch() == Arch::X86_64 {
         k.leave(&path.functions[path.exit..path.bookkeeping]).await;
-        k.step(Point::NmiResume, |s| s.perf.counting = true).await;
         exit::leave(k, path).await;
         return;
     }
-    k.step(Point::NmiResume, |s| {
-        s.perf.counting = true;
-        s.cpu.nmi_masked = false;
-    })
-    .await;
     k.leave(&path.functions[path.exit..path.bookkeeping]).await;
     exit::to_user_mode(k, path).await;
 }
@@ -111,7 +104,12 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
             .await;
     }
     k.leave(functions).await;
-    k.step(Point::NmiExit, |s| s.cpu.preempt_count -= units).await;
+    k.step(Point::NmiExit, |s| {
+        s.cpu.preempt_count -= units;
+        // An NMI of x86_64 masks others until it returns.
+        s.cpu.nmi_masked &= s.arch == Arch::X86_64;
+    })
+    .await;
     units != HARDIRQ
 }
 
@@ -192,6 +190,7 @@ struct Saved {
     context: KernelContext,
     irqs_on: bool,
     nmi_masked: bool,
+    counting: bool,
 }
 
 /// Words that the hardware and the entry code push before the first function.
@@ -199,8 +198,9 @@ const INTERRUPT_FRAME: u64 = 8 * 21;
 
 /// A PMU overflow is delivered. An NMI has its own stack.
 fn deliver_pmu(state: &mut State, path: &NestedPath) -> Saved {
+    let saved = deliver(state, path, state.config.pmu_irq == PmuIrq::Nmi);
     state.perf.counting = false;
-    deliver(state, path, state.config.pmu_irq == PmuIrq::Nmi)
+    saved
 }
 
 /// The processor interrupts kernel code and enters the first function of `path`.
@@ -216,12 +216,12 @@ fn deliver(state: &mut State, path: &NestedPath, nmi: bool) -> Saved {
         sp: (sp - INTERRUPT_FRAME) & !15,
         fp: context.fp,
     };
-    let State { task, cpu, arena, .. } = state;
+    let State { task, cpu, arena, perf, .. } = state;
     let stack = if nmi { &cpu.nmi_stack } else { &task.stack };
     inner.push(stack, arena, context.ip);
     cpu.kernel = Some(inner);
     cpu.functions.push(function);
-    Saved { context, irqs_on, nmi_masked }
+    Saved { context, irqs_on, nmi_masked, counting: perf.counting }
 }
 
 /// Ends [`deliver`].
@@ -230,4 +230,5 @@ fn return_to_kernel(state: &mut State, saved: &Saved) {
     state.cpu.kernel = Some(saved.context);
     state.cpu.irqs_on = saved.irqs_on;
     state.cpu.nmi_masked = saved.nmi_masked;
+    state.perf.counting = saved.counting;
 }

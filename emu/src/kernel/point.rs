@@ -66,7 +66,7 @@ points! {
     ExitX4, "exit.X4", 6, "architecture's preparation";
     ExitX5, "exit.X5", 4, "unwind state reset";
     ExitX6, "exit.X6", 20, "back to user mode: tracing, context tracking, last-minute work";
-    Leave, "exit.leave", 0, "the return instruction has run: user registers are the CPU's (its cost is X6's)";
+    Leave, "exit.leave", 0, "the return instruction has run: user registers are the CPU's, counters go on (its cost is X6's)";
     IrqDeliver, "irq.deliver", 12, "the processor interrupts kernel code: its registers are saved on the stack";
     IrqEnter, "irq.enter", 30, "interrupt entered, hardirq count raised (N3)";
     IrqHandler, "irq.handler", 200, "interrupt handler body";
@@ -76,7 +76,6 @@ points! {
     NmiHandler, "nmi.handler", 150, "overflowed counters are found";
     NmiSample, "nmi.sample", 300, "one event's sample is written";
     NmiExit, "nmi.exit", 40, "counts lowered";
-    NmiResume, "nmi.resume", 0, "counters go on";
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::{Budget, EngineError, Exit};
-use crate::kernel::state::PmuIrq;
 use crate::kernel::step::Stuck;
 use crate::kernel::task::Ending;
 use crate::kernel::{Kernel, State, entry, fault, interrupt};
@@ -14,28 +13,28 @@ use crate::perf::record::Record;
 /// Counts are exact, so nothing that a guest or a profile shows depends on it.
 const SLICE: u64 = 50_000_000;
 
-/// Our own failure while a guest runs.
+/// Our own failure while a guest runs; `E` is that of whoever takes the records.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RunError {
+pub enum RunError<E> {
     /// The CPU failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The kernel model failed.
     #[error(transparent)]
     Stuck(#[from] Stuck),
-    /// The exporter failed.
+    /// The records could not be handed on.
     #[error(transparent)]
-    Export(#[from] crate::export::ExportError),
+    Emit(E),
 }
 
 /// Runs the guest to its end. Records go to `emit` in time order, in batches;
 /// `interrupted` is looked at often.
-pub fn run(
+pub fn run<E>(
     k: &Kernel,
     interrupted: &AtomicBool,
-    mut emit: impl FnMut(&[Record]) -> Result<(), crate::export::ExportError>,
-) -> Result<Ending, RunError> {
+    mut emit: impl FnMut(&[Record]) -> Result<(), E>,
+) -> Result<Ending, RunError<E>> {
     loop {
         let exit = k.with(run_user)?;
         match exit {
@@ -55,12 +54,12 @@ pub fn run(
         }
         let records = k.with(|s| std::mem::take(&mut s.perf.records));
         if !records.is_empty() {
-            emit(&records)?;
+            emit(&records).map_err(RunError::Emit)?;
         }
         let stop = interrupted.load(Ordering::Relaxed);
         if let Some(ending) = k.with(|s| ending(s, stop)) {
             let last = k.with(exit_records);
-            emit(&last)?;
+            emit(&last).map_err(RunError::Emit)?;
             return Ok(ending);
         }
     }
@@ -110,26 +109,16 @@ fn user_budget(state: &State) -> Budget {
     let timer = state.perf.next_deadline().saturating_sub(state.cpu.clock);
     let limit = state.config.max_instructions.saturating_sub(state.stats.instructions);
     budget.instructions = budget.instructions.min(timer).min(limit).min(SLICE);
-    // As an ordinary interrupt, a counter that overflows on the way out of the kernel is
-    // due at once again. One instruction between two interrupts keeps the guest going,
-    // where real hardware relies on throttling.
-    if state.config.pmu_irq == PmuIrq::Irq {
-        budget.instructions = budget.instructions.max(1).min(limit);
-        budget.branches = budget.branches.max(1);
-    }
     budget
 }
 
 /// Interrupts that arrive between two user instructions.
 async fn user_interrupts(k: &Kernel) {
-    let mut again = true;
     loop {
         let (pmu, timer) =
             k.with(|s| (s.perf.overflowed(true).is_some(), s.perf.next_deadline() <= s.cpu.clock));
-        if pmu && again {
+        if pmu {
             interrupt::pmu_in_user(k).await;
-            // See `user_budget`.
-            again = k.with(|s| s.config.pmu_irq == PmuIrq::Nmi);
         } else if timer {
             interrupt::timer_in_user(k).await;
         } else {

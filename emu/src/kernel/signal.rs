@@ -5,9 +5,11 @@
 //!                                                        └─► frame on the user stack, handler
 //! ```
 //!
-//! Follows `kernel/signal.c`: a standard signal is pending once; signals of the task's
-//! own instructions come first, then the lowest number; a forced signal that is blocked
-//! or ignored gets the default action.
+//! Follows `kernel/signal.c`. There are two queues, the thread's own and its process's; a
+//! standard signal is pending once in each. Signals that the kernel raised for the thread's
+//! own instructions come first, then the thread's queue, then the process's; in a queue
+//! those of `SYNCHRONOUS_MASK`, then the lowest number, then the oldest. A forced signal
+//! that is blocked or ignored gets the default action.
 
 use arch::fault::Fault;
 use arch::sigaction::{AltStack, SigAction};
@@ -23,6 +25,15 @@ use crate::kernel::{Kernel, Point, State};
 /// Signal numbers are 1 to 64.
 pub const SIGNALS: usize = 64;
 
+/// Whom a signal is for, and so in which queue it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One thread: faults, `tgkill`.
+    Thread,
+    /// Any thread of the process: `kill`, `rt_sigqueueinfo`.
+    Process,
+}
+
 /// Signal state of a task.
 #[derive(Debug)]
 pub struct Signals {
@@ -32,8 +43,8 @@ pub struct Signals {
     pub blocked: SigSet,
     /// Mask to return to after `rt_sigsuspend`.
     pub saved_mask: Option<SigSet>,
-    /// Pending signals in order of arrival.
-    pending: Vec<SigInfo>,
+    /// Pending signals of the thread and of the process, in order of arrival.
+    pending: [Vec<SigInfo>; 2],
     /// Alternate stack.
     pub altstack: AltStack,
     /// The last fault, which frames show.
@@ -48,7 +59,7 @@ impl Default for Signals {
             actions: [SigAction::default(); SIGNALS],
             blocked: SigSet::EMPTY,
             saved_mask: None,
-            pending: Vec::new(),
+            pending: Default::default(),
             altstack: AltStack::NONE,
             fault: Fault::default(),
             death: None,
@@ -68,7 +79,7 @@ impl Signals {
             *slot = action;
         }
         if self.is_ignored(signal) {
-            self.pending.retain(|info| info.signal != signal);
+            self.pending.iter_mut().for_each(|q| q.retain(|info| info.signal != signal));
         }
     }
 
@@ -80,14 +91,19 @@ impl Signals {
     }
 
     /// Sends a signal; one that is ignored and not blocked is lost at once.
-    pub fn send(&mut self, info: SigInfo) {
+    pub fn send(&mut self, info: SigInfo, target: Target) {
         let signal = info.signal;
-        if self.is_ignored(signal) && !self.blocked.contains(signal) {
-            return;
+        if !self.is_ignored(signal) || self.blocked.contains(signal) {
+            self.queue(info, target);
         }
-        let once = !signal.is_realtime();
-        if !(once && self.pending.iter().any(|p| p.signal == signal)) {
-            self.pending.push(info);
+    }
+
+    /// A standard signal that is pending already stays as it is.
+    fn queue(&mut self, info: SigInfo, target: Target) {
+        let queue = &mut self.pending[target as usize];
+        let once = !info.signal.is_realtime();
+        if !(once && queue.iter().any(|p| p.signal == info.signal)) {
+            queue.push(info);
         }
     }
 
@@ -98,13 +114,12 @@ impl Signals {
             self.set_action(signal, SigAction::default());
             self.blocked = self.blocked.without(signal);
         }
-        self.pending.retain(|p| p.signal != signal);
-        self.pending.insert(0, info);
+        self.queue(info, Target::Thread);
     }
 
     /// Signals that are pending, blocked ones included.
     pub fn pending_set(&self) -> SigSet {
-        self.pending.iter().fold(SigSet::EMPTY, |set, info| set.with(info.signal))
+        self.pending.iter().flatten().fold(SigSet::EMPTY, |set, info| set.with(info.signal))
     }
 
     /// Whether a signal can be delivered now (`recalc_sigpending`).
@@ -112,14 +127,27 @@ impl Signals {
         !self.pending_set().minus(self.blocked).is_empty()
     }
 
-    /// Takes the next signal of `allowed`: those of the task's own instructions first,
-    /// then the lowest number, then the oldest.
+    /// Takes the next signal of `allowed` (`dequeue_signal`).
     pub fn take(&mut self, allowed: SigSet) -> Option<SigInfo> {
-        let candidates =
-            || self.pending.iter().enumerate().filter(|(_, i)| allowed.contains(i.signal));
-        let own = candidates().find(|(_, i)| i.signal.is_synchronous() && i.code > 0);
-        let next = own.or_else(|| candidates().min_by_key(|(_, i)| i.signal.number()));
-        next.map(|(at, _)| at).map(|at| self.pending.remove(at))
+        self.pending.iter_mut().find_map(|queue| {
+            let allowed = queue.iter().enumerate().filter(|(_, i)| allowed.contains(i.signal));
+            let next = allowed.min_by_key(|(_, i)| (!i.signal.is_synchronous(), i.signal.number()));
+            next.map(|(at, _)| at).map(|at| queue.remove(at))
+        })
+    }
+
+    /// Takes the oldest signal that the kernel raised for an instruction of the thread
+    /// (`dequeue_synchronous_signal`).
+    fn take_synchronous(&mut self) -> Option<SigInfo> {
+        let queue = &mut self.pending[Target::Thread as usize];
+        let own = |i: &SigInfo| i.signal.is_synchronous() && i.code > code::SI_USER;
+        let at = queue.iter().position(|i| own(i) && !self.blocked.contains(i.signal))?;
+        Some(queue.remove(at))
+    }
+
+    /// Takes the next signal that is not blocked.
+    fn next(&mut self) -> Option<SigInfo> {
+        self.take_synchronous().or_else(|| self.take(SigSet::FULL.minus(self.blocked)))
     }
 }
 
@@ -138,7 +166,7 @@ pub async fn deliver(k: &Kernel) {
 
 /// Takes signals until one has a handler (then it is [`State::caught`]) or none is left.
 fn get_signal(state: &mut State) -> bool {
-    while let Some(info) = state.task.signals.take(SigSet::FULL.minus(state.task.signals.blocked)) {
+    while let Some(info) = state.task.signals.next() {
         let action = state.task.signals.action(info.signal);
         if action.is_ignored() {
             continue;
@@ -238,11 +266,13 @@ fn cannot_enter(state: &mut State, signal: Signal) {
     settle(state);
 }
 
-/// A signal that the task sends itself by number (`kill`, `tgkill`).
+/// A signal that the task sends itself by number: its process by `kill` (`SI_USER`), its
+/// thread by `tgkill` (`SI_TKILL`).
 pub fn send_to_self(state: &mut State, signal: Signal, how: i32) {
     let (pid, uid) = (state.task.pid as i32, state.task.uid);
     debug_assert!(matches!(how, code::SI_USER | code::SI_TKILL));
-    state.task.signals.send(SigInfo::sent(signal, how, pid, uid));
+    let target = if how == code::SI_TKILL { Target::Thread } else { Target::Process };
+    state.task.signals.send(SigInfo::sent(signal, how, pid, uid), target);
     settle(state);
 }
 
@@ -251,4 +281,51 @@ pub fn force(state: &mut State, info: SigInfo, fault: Fault) {
     state.task.signals.fault = fault;
     state.task.signals.force(info);
     settle(state);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(signals: &mut Signals) -> Vec<u8> {
+        std::iter::from_fn(|| signals.next()).map(|i| i.signal.number()).collect()
+    }
+
+    fn sent(signal: Signal) -> SigInfo {
+        SigInfo::sent(signal, code::SI_USER, 1, 1)
+    }
+
+    #[test]
+    fn synchronous_signals_come_first() {
+        let mut signals = Signals::default();
+        for signal in [Signal::SIGHUP, Signal::SIGSEGV, Signal::SIGILL] {
+            signals.send(sent(signal), Target::Process);
+        }
+        assert_eq!(order(&mut signals), [4, 11, 1]);
+    }
+
+    #[test]
+    fn the_threads_queue_comes_first() {
+        let mut signals = Signals::default();
+        signals.send(sent(Signal::SIGHUP), Target::Process);
+        signals.send(sent(Signal::SIGTERM), Target::Process);
+        // Once in each queue.
+        for target in [Target::Thread, Target::Thread, Target::Process] {
+            signals.send(sent(Signal::SIGTERM), target);
+        }
+        assert_eq!(order(&mut signals), [15, 1, 15]);
+    }
+
+    #[test]
+    fn faults_come_before_all() {
+        let mut signals = Signals::default();
+        signals.send(sent(Signal::SIGILL), Target::Thread);
+        signals.force(SigInfo::fault(Signal::SIGSEGV, code::SEGV_MAPERR, 0));
+        assert_eq!(order(&mut signals), [11, 4]);
+        // A signal that is pending already keeps its reason.
+        signals.send(sent(Signal::SIGSEGV), Target::Thread);
+        signals.force(SigInfo::fault(Signal::SIGSEGV, code::SEGV_MAPERR, 0));
+        assert_eq!(signals.next().map(|i| i.code), Some(code::SI_USER));
+        assert_eq!(signals.next(), None);
+    }
 }

@@ -322,6 +322,7 @@ impl State {
         self.cpu.kernel = None;
         self.cpu.irqs_on = true;
         self.cpu.nmi_masked = false;
+        self.perf.counting = true;
         if self.task.ending.is_some() {
             return;
         }

@@ -28,6 +28,9 @@ pub struct Counter {
     pub total: u64,
     /// Samples taken.
     pub samples: u64,
+    /// Events of whole periods that passed before the overflow was handled: counted, but
+    /// no sample stands for them.
+    pub missed: u64,
     /// Samples wanted a second, for frequency mode.
     frequency: Option<u64>,
     /// When the last sample was taken, for frequency mode; the first has no interval.
@@ -41,7 +44,8 @@ impl Counter {
             Rate::Period(p) => (p.max(1), None),
             Rate::Frequency(f) => (first_period(event.kind, f.max(1)), Some(f.max(1))),
         };
-        Counter { left: signed(period), period, total: 0, samples: 0, frequency, last: None }
+        let left = signed(period);
+        Counter { left, period, total: 0, samples: 0, missed: 0, frequency, last: None }
     }
 
     /// `n` events happened; whether the counter has overflowed.
@@ -60,7 +64,11 @@ impl Counter {
             self.adjust(now, frequency);
         }
         let next = signed(self.period);
-        self.left = if self.left <= -next { next } else { self.left + next };
+        if self.left <= -next {
+            self.missed += self.left.unsigned_abs();
+            self.left = 0;
+        }
+        self.left += next;
         period
     }
 
@@ -141,7 +149,7 @@ mod tests {
         assert_eq!((c.take(0), c.left), (100, 97));
         assert!(c.count(1000));
         assert_eq!((c.take(0), c.left), (100, 100));
-        assert_eq!((c.total, c.samples), (1103, 2));
+        assert_eq!((c.total, c.samples, c.missed), (1103, 2, 903));
     }
 
     #[test]

@@ -3,6 +3,10 @@
 use crate::perf::pmu::Counter;
 use crate::perf::record::{Event, EventKind, Record, Session, Time};
 
+/// Modelled kernel code branches once in so many instructions, steps of which may be
+/// shorter.
+const KERNEL_BRANCH_EVERY: u64 = 6;
+
 /// Perf's part of the kernel state.
 #[derive(Debug)]
 pub struct Perf {
@@ -12,8 +16,11 @@ pub struct Perf {
     pub counters: Vec<Counter>,
     /// Records not yet handed to the exporter, in time order.
     pub records: Vec<Record>,
-    /// The PMU counts; false inside its own handler.
+    /// The PMU counts; false from its interrupt to the return from it.
     pub counting: bool,
+    /// Kernel instructions since the last modelled branch, less than
+    /// [`KERNEL_BRANCH_EVERY`].
+    since_branch: u64,
     /// When the `cpu-clock` timer of each event fires; one entry an event, `Time::MAX`
     /// for events of another kind.
     pub deadlines: Vec<Time>,
@@ -32,7 +39,7 @@ impl Perf {
                 _ => Time::MAX,
             })
             .collect();
-        Perf { session, counters, records: Vec::new(), counting: true, deadlines }
+        Perf { session, counters, records: Vec::new(), counting: true, since_branch: 0, deadlines }
     }
 
     /// Events with their counters.
@@ -64,14 +71,15 @@ impl Perf {
         if !self.counting {
             return;
         }
+        let since = self.since_branch + cost;
+        self.since_branch = since % KERNEL_BRANCH_EVERY;
         for (event, counter) in self.session.events.iter().zip(&mut self.counters) {
             if event.exclude_kernel {
                 continue;
             }
             match event.kind {
                 EventKind::Cycles | EventKind::Instructions => counter.count(cost),
-                // Modelled kernel code branches once in six instructions.
-                EventKind::Branches => counter.count(cost / 6),
+                EventKind::Branches => counter.count(since / KERNEL_BRANCH_EVERY),
                 _ => false,
             };
         }

@@ -6,6 +6,7 @@ use arch::signal::{code, ss};
 use arch::{Arch, Errno, SigSet, Signal, Sysno, sigframe};
 
 use super::{Outcome, SysResult};
+use crate::kernel::signal::Target;
 use crate::kernel::{State, signal};
 
 const SIG_BLOCK: u64 = 0;
@@ -28,8 +29,8 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Kill => kill(s, pid, a[1]),
         Sysno::Tkill => send_to_thread(s, None, pid, a[1]),
         Sysno::Tgkill => send_to_thread(s, Some(pid), a[1] as i32, a[2]),
-        Sysno::RtSigqueueinfo => queue(s, pid, a[1], a[2]),
-        Sysno::RtTgsigqueueinfo => queue(s, a[1] as i32, a[2], a[3]),
+        Sysno::RtSigqueueinfo => queue(s, Target::Process, pid, a[1], a[2]),
+        Sysno::RtTgsigqueueinfo => queue(s, Target::Thread, a[1] as i32, a[2], a[3]),
         _ => return None,
     })
 }
@@ -189,14 +190,14 @@ fn send_to_thread(s: &mut State, group: Option<i32>, tid: i32, value: u64) -> Sy
     Ok(0)
 }
 
-fn queue(s: &mut State, pid: i32, value: u64, info: u64) -> SysResult {
+fn queue(s: &mut State, target: Target, pid: i32, value: u64, info: u64) -> SysResult {
     let bytes: [u8; siginfo::SIZE] = s.read_array(info)?;
     let signal = number(value)?;
     if pid != s.task.pid as i32 {
         return Err(Errno::ESRCH);
     }
     if let Some(signal) = signal {
-        s.task.signals.send(SigInfo::from_user(signal, &bytes));
+        s.task.signals.send(SigInfo::from_user(signal, &bytes), target);
         signal::settle(s);
     }
     Ok(0)
