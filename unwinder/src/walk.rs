@@ -46,7 +46,7 @@ pub struct Walk<'a, D, M> {
     modules: &'a Modules<D>,
     memory: M,
     context: &'a mut Context,
-    start: Start,
+    start: Start<'a>,
     spot: Spot,
     /// What the stack pointer of the frame is at least.
     floor: u64,
@@ -61,11 +61,27 @@ pub struct Walk<'a, D, M> {
 
 /// A frame all of whose registers are there.
 #[derive(Debug)]
-struct Start {
+struct Start<'a> {
     address: CodeAddress,
-    registers: Registers,
+    registers: Known<'a>,
     /// Frames since then.
     steps: usize,
+}
+
+/// Registers: those that a walk begins with, which it need not copy, or others.
+#[derive(Debug)]
+enum Known<'a> {
+    Given(&'a Registers),
+    Found(Registers),
+}
+
+impl Known<'_> {
+    fn all(&self) -> &Registers {
+        match self {
+            Known::Given(registers) => registers,
+            Known::Found(registers) => registers,
+        }
+    }
 }
 
 /// Stacks that signal handlers may have been on.
@@ -87,7 +103,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         policy: Policy,
         modules: &'a Modules<D>,
         address: CodeAddress,
-        registers: &Registers,
+        registers: &'a Registers,
         memory: M,
         context: &'a mut Context,
     ) -> Walk<'a, D, M> {
@@ -97,7 +113,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             modules,
             memory,
             context,
-            start: Start { address, registers: *registers, steps: 0 },
+            start: Start { address, registers: Known::Given(registers), steps: 0 },
             spot: Spot::new(address, registers),
             floor: registers.sp().unwrap_or(0),
             switches: 0,
@@ -167,10 +183,6 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             return None;
         };
         self.left = left;
-        if !std::mem::replace(&mut self.started, true) {
-            self.usual = self.policy.methods().next();
-            return Some(Frame { address: self.spot.address, cfa: None, method: None });
-        }
         match self.advance() {
             Ok(frame) => Some(frame),
             Err(end) => {
@@ -253,15 +265,21 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         }
         let (cfa, method) = self.step_from_start()?;
         self.start.steps = 0;
-        self.go(Spot::new(self.start.address, &self.start.registers), cfa, method)
+        self.go(Spot::new(self.start.address, self.start.registers.all()), cfa, method)
     }
 
     fn step_from_start(&mut self) -> Result<(Option<u64>, Method), End> {
         let Start { address, registers, .. } = &self.start;
-        let memory = &mut self.memory;
-        let unwound = step(&self.policy, self.modules, *address, registers, memory, self.context)?;
-        (self.start.address, self.start.registers) =
-            (unwound.caller.address, unwound.caller.registers);
+        let unwound = step(
+            &self.policy,
+            self.modules,
+            *address,
+            registers.all(),
+            &mut self.memory,
+            self.context,
+        )?;
+        self.start.address = unwound.caller.address;
+        self.start.registers = Known::Found(unwound.caller.registers);
         Ok((unwound.caller.cfa, unwound.method))
     }
 
@@ -292,9 +310,14 @@ impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
 
     #[inline]
     fn next(&mut self) -> Option<Frame> {
-        match self.quick() {
-            Some(frame) => Some(frame),
-            None => self.careful(),
+        if let Some(frame) = self.quick() {
+            return Some(frame);
         }
+        if !self.started && self.left != 0 {
+            (self.started, self.usual) = (true, self.policy.methods().next());
+            self.left -= 1;
+            return Some(Frame { address: self.spot.address, cfa: None, method: None });
+        }
+        self.careful()
     }
 }
