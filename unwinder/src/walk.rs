@@ -3,7 +3,8 @@
 //! ```text
 //! start: all registers              (address, sp, fp, lr): all that usual rules need
 //!   │                                  │
-//!   │   ┌─ usual rule ─────────────────┴─► caller's (address, sp, fp)
+//!   │   ┌─ usual rule ─────────────────┼─► caller's (address, sp, fp)
+//!   │   ├─ any other that needs no more ─┘
 //!   │   │
 //!   └───┴─ any other ─► from the start again with all registers, through the rules of the
 //!                       frames since then; the caller is the new start
@@ -20,6 +21,8 @@ use arch::Arch;
 use crate::brief::{Brief, Spot};
 use crate::cache::Table;
 use crate::fp::{plain, unwind_user};
+use crate::policy::OnFailure;
+use crate::step::Caller;
 use crate::unwind::{Failure, step};
 use crate::{
     CodeAddress, Context, End, Memory, Method, Modules, Policy, Registers, ReturnAddress, signal,
@@ -90,8 +93,8 @@ const MAX_SWITCHES: u32 = 64;
 /// What is done for the next frame.
 enum Next {
     Found(Spot, Option<u64>),
-    /// All registers are needed.
-    All,
+    /// The rule is not a usual one.
+    Step,
 }
 
 impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
@@ -200,7 +203,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
                     self.start.steps += 1;
                     return self.go(spot, cfa, method);
                 }
-                Ok(Next::All) => return self.with_all_registers(),
+                Ok(Next::Step) => return self.by_a_step(),
                 Err(failure) => end = failure.go_on(&self.policy)?,
             }
         }
@@ -215,7 +218,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             Method::UnwindUser => self.unwind_user().map_err(Failure::Rule),
             Method::SignalCode => {
                 match signal::is_trampoline(self.spot.address, &mut self.memory) {
-                    true => Ok(Next::All),
+                    true => Ok(Next::Step),
                     false => Err(Failure::NoRule(End::NoRow(self.spot.address))),
                 }
             }
@@ -234,7 +237,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             Brief::Outermost => Err(Failure::Rule(End::Undefined)),
             Brief::NoModule => Err(Failure::NoRule(End::NoModule(address))),
             Brief::NotCovered => Err(Failure::NoRule(End::NoRow(address))),
-            Brief::Long => Ok(Next::All),
+            Brief::Long => Ok(Next::Step),
         }
     }
 
@@ -257,15 +260,37 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         Ok(Next::Found(spot, Some(record.cfa)))
     }
 
-    /// The next frame by a step with all registers.
+    /// The next frame by a rule that is not usual.
     #[cold]
-    fn with_all_registers(&mut self) -> Result<Frame, End> {
+    fn by_a_step(&mut self) -> Result<Frame, End> {
+        if let Some(frame) = self.with_these_registers() {
+            return frame;
+        }
         for _ in 0..self.start.steps {
             self.step_from_start()?;
         }
         let (cfa, method) = self.step_from_start()?;
         self.start.steps = 0;
         self.go(Spot::new(self.start.address, self.start.registers.all()), cfa, method)
+    }
+
+    /// The next frame, if its rules need no register that is not at hand.
+    fn with_these_registers(&mut self) -> Option<Result<Frame, End>> {
+        if self.policy.on_failure != OnFailure::End {
+            return None; // what fails for want of a register might hide a rule
+        }
+        let registers = self.spot.registers(self.arch);
+        let (address, memory) = (self.spot.address, &mut self.memory);
+        let unwound =
+            step(&self.policy, self.modules, address, &registers, memory, self.context).ok()?;
+        let Caller { address, registers, cfa } = unwound.caller;
+        registers.sp().and(registers.fp())?;
+        self.start.steps += 1;
+        if registers.known() == Registers::all(self.arch) {
+            // A signal's frame, which has all of them.
+            self.start = Start { address, registers: Known::Found(registers), steps: 0 };
+        }
+        Some(self.go(Spot::new(address, &registers), cfa, unwound.method))
     }
 
     fn step_from_start(&mut self) -> Result<(Option<u64>, Method), End> {
