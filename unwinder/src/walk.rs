@@ -73,6 +73,7 @@ struct Start<'a> {
 
 /// Registers: those that a walk begins with, which it need not copy, or others.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nothing may allocate")]
 enum Known<'a> {
     Given(&'a Registers),
     Found(Registers),
