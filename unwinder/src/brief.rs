@@ -145,7 +145,20 @@ pub(crate) struct Spot {
 impl Spot {
     pub fn new(address: CodeAddress, registers: &Registers) -> Spot {
         let (sp, fp) = (registers.sp(), registers.fp());
-        Spot { address, sp, fp, lr: registers.get(LINK) }
+        let lr = if registers.arch() == Arch::Aarch64 { registers.get(LINK) } else { None };
+        Spot { address, sp, fp, lr }
+    }
+
+    /// The registers that it has.
+    pub fn registers(&self, arch: Arch) -> Registers {
+        let mut registers = Registers::unknown(arch);
+        let numbers = [arch.sp() as u8, arch.fp() as u8, LINK];
+        for (number, value) in numbers.into_iter().zip([self.sp, self.fp, self.lr]) {
+            if let Some(value) = value {
+                registers.set(number, value);
+            }
+        }
+        registers
     }
 }
 

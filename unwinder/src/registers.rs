@@ -25,11 +25,15 @@ impl Registers {
 
     /// Those of a thread: all known.
     pub fn of_thread(regs: &Regs) -> Registers {
-        let known = match regs.arch {
+        Registers { arch: regs.arch, values: regs.gp, known: Registers::all(regs.arch) }
+    }
+
+    /// The mask of all registers that there are.
+    pub const fn all(arch: Arch) -> u32 {
+        match arch {
             Arch::X86_64 => 0xffff,
             Arch::Aarch64 => u32::MAX,
-        };
-        Registers { arch: regs.arch, values: regs.gp, known }
+        }
     }
 
     /// What a frame-pointer walk needs and no more.

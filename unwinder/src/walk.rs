@@ -3,7 +3,8 @@
 //! ```text
 //! start: all registers              (address, sp, fp, lr): all that usual rules need
 //!   │                                  │
-//!   │   ┌─ usual rule ─────────────────┴─► caller's (address, sp, fp)
+//!   │   ┌─ usual rule ─────────────────┼─► caller's (address, sp, fp)
+//!   │   ├─ any other that needs no more ─┘
 //!   │   │
 //!   └───┴─ any other ─► from the start again with all registers, through the rules of the
 //!                       frames since then; the caller is the new start
@@ -20,6 +21,8 @@ use arch::Arch;
 use crate::brief::{Brief, Spot};
 use crate::cache::Table;
 use crate::fp::{plain, unwind_user};
+use crate::policy::OnFailure;
+use crate::step::Caller;
 use crate::unwind::{Failure, step};
 use crate::{
     CodeAddress, Context, End, Memory, Method, Modules, Policy, Registers, ReturnAddress, signal,
@@ -46,7 +49,7 @@ pub struct Walk<'a, D, M> {
     modules: &'a Modules<D>,
     memory: M,
     context: &'a mut Context,
-    start: Start,
+    start: Start<'a>,
     spot: Spot,
     /// What the stack pointer of the frame is at least.
     floor: u64,
@@ -61,11 +64,28 @@ pub struct Walk<'a, D, M> {
 
 /// A frame all of whose registers are there.
 #[derive(Debug)]
-struct Start {
+struct Start<'a> {
     address: CodeAddress,
-    registers: Registers,
+    registers: Known<'a>,
     /// Frames since then.
     steps: usize,
+}
+
+/// Registers: those that a walk begins with, which it need not copy, or others.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nothing may allocate")]
+enum Known<'a> {
+    Given(&'a Registers),
+    Found(Registers),
+}
+
+impl Known<'_> {
+    fn all(&self) -> &Registers {
+        match self {
+            Known::Given(registers) => registers,
+            Known::Found(registers) => registers,
+        }
+    }
 }
 
 /// Stacks that signal handlers may have been on.
@@ -74,8 +94,8 @@ const MAX_SWITCHES: u32 = 64;
 /// What is done for the next frame.
 enum Next {
     Found(Spot, Option<u64>),
-    /// All registers are needed.
-    All,
+    /// The rule is not a usual one.
+    Step,
 }
 
 impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
@@ -87,7 +107,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         policy: Policy,
         modules: &'a Modules<D>,
         address: CodeAddress,
-        registers: &Registers,
+        registers: &'a Registers,
         memory: M,
         context: &'a mut Context,
     ) -> Walk<'a, D, M> {
@@ -97,7 +117,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             modules,
             memory,
             context,
-            start: Start { address, registers: *registers, steps: 0 },
+            start: Start { address, registers: Known::Given(registers), steps: 0 },
             spot: Spot::new(address, registers),
             floor: registers.sp().unwrap_or(0),
             switches: 0,
@@ -167,10 +187,6 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             return None;
         };
         self.left = left;
-        if !std::mem::replace(&mut self.started, true) {
-            self.usual = self.policy.methods().next();
-            return Some(Frame { address: self.spot.address, cfa: None, method: None });
-        }
         match self.advance() {
             Ok(frame) => Some(frame),
             Err(end) => {
@@ -188,7 +204,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
                     self.start.steps += 1;
                     return self.go(spot, cfa, method);
                 }
-                Ok(Next::All) => return self.with_all_registers(),
+                Ok(Next::Step) => return self.by_a_step(),
                 Err(failure) => end = failure.go_on(&self.policy)?,
             }
         }
@@ -203,7 +219,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             Method::UnwindUser => self.unwind_user().map_err(Failure::Rule),
             Method::SignalCode => {
                 match signal::is_trampoline(self.spot.address, &mut self.memory) {
-                    true => Ok(Next::All),
+                    true => Ok(Next::Step),
                     false => Err(Failure::NoRule(End::NoRow(self.spot.address))),
                 }
             }
@@ -222,7 +238,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             Brief::Outermost => Err(Failure::Rule(End::Undefined)),
             Brief::NoModule => Err(Failure::NoRule(End::NoModule(address))),
             Brief::NotCovered => Err(Failure::NoRule(End::NoRow(address))),
-            Brief::Long => Ok(Next::All),
+            Brief::Long => Ok(Next::Step),
         }
     }
 
@@ -245,23 +261,51 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         Ok(Next::Found(spot, Some(record.cfa)))
     }
 
-    /// The next frame by a step with all registers.
+    /// The next frame by a rule that is not usual.
     #[cold]
-    fn with_all_registers(&mut self) -> Result<Frame, End> {
+    fn by_a_step(&mut self) -> Result<Frame, End> {
+        if let Some(frame) = self.with_these_registers() {
+            return frame;
+        }
         for _ in 0..self.start.steps {
             self.step_from_start()?;
         }
         let (cfa, method) = self.step_from_start()?;
         self.start.steps = 0;
-        self.go(Spot::new(self.start.address, &self.start.registers), cfa, method)
+        self.go(Spot::new(self.start.address, self.start.registers.all()), cfa, method)
+    }
+
+    /// The next frame, if its rules need no register that is not at hand.
+    fn with_these_registers(&mut self) -> Option<Result<Frame, End>> {
+        if self.policy.on_failure != OnFailure::End {
+            return None; // what fails for want of a register might hide a rule
+        }
+        let registers = self.spot.registers(self.arch);
+        let (address, memory) = (self.spot.address, &mut self.memory);
+        let unwound =
+            step(&self.policy, self.modules, address, &registers, memory, self.context).ok()?;
+        let Caller { address, registers, cfa } = unwound.caller;
+        registers.sp().and(registers.fp())?;
+        self.start.steps += 1;
+        if registers.known() == Registers::all(self.arch) {
+            // A signal's frame, which has all of them.
+            self.start = Start { address, registers: Known::Found(registers), steps: 0 };
+        }
+        Some(self.go(Spot::new(address, &registers), cfa, unwound.method))
     }
 
     fn step_from_start(&mut self) -> Result<(Option<u64>, Method), End> {
         let Start { address, registers, .. } = &self.start;
-        let memory = &mut self.memory;
-        let unwound = step(&self.policy, self.modules, *address, registers, memory, self.context)?;
-        (self.start.address, self.start.registers) =
-            (unwound.caller.address, unwound.caller.registers);
+        let unwound = step(
+            &self.policy,
+            self.modules,
+            *address,
+            registers.all(),
+            &mut self.memory,
+            self.context,
+        )?;
+        self.start.address = unwound.caller.address;
+        self.start.registers = Known::Found(unwound.caller.registers);
         Ok((unwound.caller.cfa, unwound.method))
     }
 
@@ -292,9 +336,14 @@ impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
 
     #[inline]
     fn next(&mut self) -> Option<Frame> {
-        match self.quick() {
-            Some(frame) => Some(frame),
-            None => self.careful(),
+        if let Some(frame) = self.quick() {
+            return Some(frame);
         }
+        if !self.started && self.left != 0 {
+            (self.started, self.usual) = (true, self.policy.methods().next());
+            self.left -= 1;
+            return Some(Frame { address: self.spot.address, cfa: None, method: None });
+        }
+        self.careful()
     }
 }

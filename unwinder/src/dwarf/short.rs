@@ -11,8 +11,8 @@ use crate::brief::{Brief, Rules};
 use crate::row::{CfaRule, Rule, Silent, return_column};
 use arch::Arch;
 
-/// Rules in all, so that gimli's machine has room for them, too.
-const MAX_RULES: u32 = 64;
+/// Registers that have rules, so that gimli's machine has room for them, too.
+const MAX_RULES: u32 = 90;
 
 /// States that are remembered at once.
 const STATES: usize = 3;
@@ -24,8 +24,8 @@ pub(super) struct State {
     ra: Rule,
     fp: Rule,
     signed: bool,
-    /// Rules that the CIE took.
-    rules: u32,
+    /// Bit n: register n has, or had, a rule.
+    ruled: u128,
 }
 
 /// gimli's machine begins with this CFA.
@@ -34,7 +34,7 @@ const START: State = State {
     ra: Rule::Unmentioned,
     fp: Rule::Unmentioned,
     signed: false,
-    rules: 0,
+    ruled: 0,
 };
 
 /// The machine. Its functions give `None` for what it does not do.
@@ -47,7 +47,6 @@ pub(super) struct Machine {
     initial: Option<State>,
     saved: [State; STATES],
     depth: usize,
-    rules: u32,
 }
 
 /// The state after the instructions of a CIE.
@@ -62,7 +61,7 @@ pub(super) fn common(
         match &instructions.next() {
             Ok(Some(CallFrameInstruction::AdvanceLoc { .. })) | Err(_) => return None,
             Ok(Some(instruction)) => machine.execute(instruction)?,
-            Ok(None) => return Some(State { rules: machine.rules, ..machine.state }),
+            Ok(None) => return Some(machine.state),
         }
     }
 }
@@ -77,7 +76,6 @@ impl Machine {
             initial: Some(initial),
             saved: [START; STATES],
             depth: 0,
-            rules: initial.rules,
         }
     }
 
@@ -144,7 +142,7 @@ impl Machine {
                 self.state = *self.saved.get(self.depth)?;
             }
             I::NegateRaState => {
-                self.rules += 1;
+                self.rule(gimli::AArch64::RA_SIGN_STATE)?;
                 self.state.signed = !self.state.signed;
             }
             I::ArgsSize { .. } | I::Nop => {}
@@ -155,9 +153,8 @@ impl Machine {
 
     #[inline]
     fn set(&mut self, register: Register, rule: Rule) -> Option<()> {
-        self.rules += 1;
+        self.rule(register)?;
         match register {
-            _ if self.rules > MAX_RULES => return None,
             Register(n) if n == u16::from(return_column(self.arch)) => self.state.ra = rule,
             Register(n) if usize::from(n) == self.arch.fp() => self.state.fp = rule,
             Register(n) if usize::from(n) == self.arch.sp() => return None,
@@ -165,6 +162,13 @@ impl Machine {
             _ => {}
         }
         Some(())
+    }
+
+    /// There is a rule for a register.
+    #[inline]
+    fn rule(&mut self, register: Register) -> Option<()> {
+        self.state.ruled |= 1u128.checked_shl(register.0.into())?;
+        (self.state.ruled.count_ones() <= MAX_RULES).then_some(())
     }
 
     #[inline]

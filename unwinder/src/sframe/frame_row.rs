@@ -255,8 +255,8 @@ impl Part {
             return None;
         }
         match function.start_width {
-            1 => skim::<1>(bytes, function, offset, rows),
-            2 => skim::<2>(bytes, function, offset, rows),
+            1 => skim::<2>(bytes, function, offset, rows),
+            2 => skim::<3>(bytes, function, offset, rows),
             _ => None,
         }
     }
@@ -327,26 +327,26 @@ impl Skimmed {
     }
 }
 
+/// `HEAD`: bytes of a start and the info byte.
 #[inline(always)]
-fn skim<const WIDTH: usize>(
+fn skim<const HEAD: usize>(
     bytes: &[u8],
     function: &Function,
     offset: u32,
     rows: Order,
 ) -> Option<Skimmed> {
-    let (bound, repeats) = (function.bound(), function.info.repeats());
+    let bound = function.bound();
+    let highest = if function.info.repeats() { bound.checked_sub(1)? } else { bound };
     let (mut at, mut lowest) = (0, 0);
     let mut found = None::<Skimmed>;
     for _ in 0..function.rows {
-        let (&start, rest) = bytes.get(at..)?.split_first_chunk::<WIDTH>()?;
+        let head = bytes.get(at..)?.first_chunk::<HEAD>()?;
         let mut number = [0; 4];
-        number[..WIDTH].copy_from_slice(&start);
-        let start = u32::from_le_bytes(number);
-        let info = RowInfo(*rest.first()?);
-        let words_at = at + WIDTH + 1;
+        number[..HEAD - 1].copy_from_slice(&head[..HEAD - 1]);
+        let (start, info) = (u32::from_le_bytes(number), RowInfo(head[HEAD - 1]));
+        let words_at = at + HEAD;
         let next = words_at + (usize::from(info.words()) << info.word_code());
-        let bad = start < lowest || start > bound || start == bound && repeats;
-        if bad || info.word_code() == 3 || next > bytes.len() {
+        if start < lowest || start > highest || info.word_code() == 3 || next > bytes.len() {
             return None;
         }
         if start > offset {
