@@ -116,11 +116,11 @@ fn start(
         exec::exec(&world.program, config, session).map_err(|e| Failure::new(e.exit_code(), e))?;
     if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
         let message = format!(
-            "{}: is a program for {}; leave out --arch {wanted}, or give one for {wanted}",
+            "{}: e_machine (offset 0x12) is {}; leave out --arch {wanted}, or name a program for it",
             world.program.host.display(),
             state.arch
         );
-        return Err(Failure::new(status::FAILURE, message));
+        return Err(Failure::new(status::NOT_RUNNABLE, message));
     }
     for (path, host) in &world.files {
         state.vfs.tree.show(path.clone(), host.clone());

@@ -200,7 +200,7 @@ impl Summary {
         let _ = writeln!(text, "Profile in {name} ({} sample{s}{size}).", grouped(samples));
         match &self.profile.open {
             _ if samples == 0 => {
-                let _ = writeln!(text, "The run was too short for a sample; try -c 100.");
+                let _ = writeln!(text, "No sample: no event was counted up to its period (-c).");
             }
             Some(open) => {
                 let _ = writeln!(text, "Open it: {open}");

@@ -11,6 +11,8 @@
 //! those of `SYNCHRONOUS_MASK`, then the lowest number, then the oldest. A forced signal
 //! that is blocked or ignored gets the default action.
 
+use std::io::Write as _;
+
 use arch::fault::Fault;
 use arch::sigaction::{AltStack, SigAction};
 use arch::sigframe::{self, FrameInput};
@@ -210,6 +212,7 @@ pub fn settle(state: &mut State) {
 /// handler (`handle_signal`).
 fn setup_frame(state: &mut State) {
     let Some(info) = state.task.caught.take() else { return };
+    trace(state, &info);
     let signals = &state.task.signals;
     let action = signals.action(info.signal);
     let regs = state.user_regs();
@@ -255,6 +258,19 @@ fn setup_frame(state: &mut State) {
     signals.blocked = blocked.blockable();
     state.stats.signals += 1;
     settle(state);
+}
+
+/// One line of `--strace`.
+fn trace(state: &State, info: &SigInfo) {
+    if state.config.strace {
+        let signal = info.signal;
+        // A reader of standard error that went away is no reason to stop.
+        let _ = writeln!(
+            std::io::stderr(),
+            "--- {signal} {{si_signo={signal}, si_code={}}} ---",
+            info.code
+        );
+    }
 }
 
 /// `force_sigsegv`: a SIGSEGV whose own frame cannot be built kills.

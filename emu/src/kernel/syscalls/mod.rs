@@ -151,7 +151,9 @@ pub fn encode(result: SysResult) -> u64 {
 
 /// One line of `--strace`.
 pub fn trace(state: &mut State, sysno: Option<Sysno>, args: &[u64; 6], outcome: Outcome) {
-    let Some(sysno) = sysno.filter(|_| state.config.strace) else { return };
+    if !state.config.strace {
+        return;
+    }
     let ret = match outcome {
         Outcome::Return(value) => Some(value),
         Outcome::Keep => Some(state.user_regs().ret()),
@@ -159,7 +161,10 @@ pub fn trace(state: &mut State, sysno: Option<Sysno>, args: &[u64; 6], outcome: 
     };
     let (arch, mm, arena) = (state.arch, &state.mm, &state.arena);
     let read = |addr: u64, max: usize| peek_prefix(mm, arena, addr, max);
-    let line = arch::strace::format_call(arch, sysno, args, &read, ret);
+    let line = match sysno {
+        Some(sysno) => arch::strace::format_call(arch, sysno, args, &read, ret),
+        None => arch::strace::format_unknown(state.task.orig_nr, args, ret),
+    };
     // A reader of standard error that went away is no reason to stop.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
