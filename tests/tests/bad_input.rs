@@ -141,7 +141,7 @@ fn programs_that_do_not_fit() {
 fn the_other_architecture() {
     let dir = scratch("bad-arch");
     let path = guest("hello", Arch::Aarch64);
-    refused(&["run", "--arch", "x86_64", path.to_str().unwrap()], 125, "aarch64", &dir);
+    refused(&["run", "--arch", "x86_64", path.to_str().unwrap()], 126, "aarch64", &dir);
 }
 
 /// A file that ends too early is refused, wherever it ends.
