@@ -1,7 +1,7 @@
 //! How many instructions and branches each translated block holds.
 //!
 //! The block hook runs for every block, so its path is one probe of a direct-mapped table
-//! ([`Hot`]) and one subtraction from the budget ([`Left`]). Blocks are identified by
+//! (`Hot`) and one subtraction from the budget (`Left`). Blocks are identified by
 //! (address, size); all are forgotten whenever code changes or another address space is
 //! entered, and each is decoded once until then.
 

@@ -1,7 +1,7 @@
 //! Calls, returns and indirect jumps, as they happen.
 //!
 //! Each is seen when the block after it starts: only then are its target and the stack
-//! pointer known. The block that ends in one therefore hides the budget ([`Hold`]), so that
+//! pointer known. The block that ends in one therefore hides the budget (`Hold`), so that
 //! the next block, whichever it is, asks the hook.
 
 use arch::decode::InsnClass;
