@@ -1,13 +1,9 @@
 //! Decoding a row allocates nothing.
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
-#![allow(unsafe_code, reason = "a counting allocator cannot be written without")]
 
 mod common;
 #[path = "common/stacks.rs"]
 mod stacks;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use arch::Arch::Aarch64;
 use common::at;
@@ -16,33 +12,8 @@ use unwinder::dwarf::{self, Table};
 use unwinder::memory::Copied;
 use unwinder::{Context, Method, Module, Modules, Policy, Walk};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: all work is the system allocator's; a counter of the thread goes up beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: as asked for by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as asked for by the caller.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(work: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
+fn allocations(work: impl FnOnce()) -> u64 {
+    allocation_counter::measure(work).count_total
 }
 
 #[test]

@@ -218,7 +218,7 @@ pub struct MachineOptions {
     #[arg(long)]
     pub strace: bool,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
-    /// user stacks it gets right (not exact yet after C++ exceptions)
+    /// user stacks it gets right
     #[arg(long)]
     pub truth: bool,
 }

@@ -17,7 +17,7 @@
 //! * [`counting`]: how many instructions and branches each translated block holds.
 //! * [`flow`]: calls, returns and indirect jumps, as they happen.
 //! * `unicorn`: the raw handle; nothing but calls across the C ABI.
-//! * `hooks`: what unicorn calls while guest code runs.
+//! * `hooks`: what unicorn calls while guest code runs; `shared`: what hooks and run loop share.
 //! * `inline`: the block hook's fast path inside translated code, on x86_64 hosts.
 //! * `run`: the run loop: exact stops, look-ahead fetches, self-modifying code.
 //! * `x86_64`, `aarch64`: CPU set-up and registers.
@@ -36,6 +36,7 @@ pub mod flow;
 mod hooks;
 mod inline;
 mod run;
+mod shared;
 mod unicorn;
 
 mod aarch64;
@@ -50,7 +51,7 @@ pub use arena::{Arena, Bin, FRAME_SIZE, Frame};
 pub use filemap::FileMap;
 
 use crate::engine::flow::{Flow, FlowSink};
-use crate::engine::hooks::{Shared, SharedMemory};
+use crate::engine::shared::{Shared, SharedMemory};
 use crate::engine::unicorn::Handle;
 
 /// Kind of a memory access.

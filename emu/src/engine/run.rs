@@ -5,7 +5,7 @@ use arch::decode::Special;
 
 use crate::engine::arena::FRAME_SIZE;
 use crate::engine::counting::Left;
-use crate::engine::hooks::{DROP_WINDOW, Stepping, Stop};
+use crate::engine::shared::{DROP_WINDOW, Stepping, Stop};
 use crate::engine::{
     Access, Arena, Budget, Engine, EngineError, Exception, Exit, Frame, Mmu, Run, aarch64, x86_64,
 };

@@ -410,7 +410,7 @@ fn physical_memory_is_out_of_reach() {
         let mut lab = Lab::new(arch);
         lab.page(CODE, RX, &sample_loop(arch).0);
         for page in [0, 0x1000, 0x10_0000] {
-            let target = super::hooks::DROP_WINDOW + page;
+            let target = super::shared::DROP_WINDOW + page;
             lab.at(target);
             let run = lab.run(10);
             assert_eq!(run.retired, 0);

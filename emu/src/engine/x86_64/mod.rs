@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use unicorn_engine_sys::RegisterX86 as R;
 
 use crate::engine::counting::Left;
-use crate::engine::hooks::{DROP_WINDOW, SharedMemory};
+use crate::engine::shared::{DROP_WINDOW, SharedMemory};
 use crate::engine::unicorn::Handle;
 use crate::engine::{Arena, EngineError, Exception, Exit, Frame, Mmu, Perms};
 

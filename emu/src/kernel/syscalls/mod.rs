@@ -60,11 +60,15 @@ pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
         Sysno::RtSigreturn => k.step(Point::Body, signals::rt_sigreturn).await,
         Sysno::Exit | Sysno::ExitGroup => k.step(Point::Body, |s| exit(s, args[0])).await,
         Sysno::Nanosleep | Sysno::ClockNanosleep => time::sleep(k, sysno, args).await,
-        _ => k.step(Point::Body, |s| Outcome::Return(call(s, sysno, args))).await,
+        _ => {
+            let body = |s: &mut State| (call(s, sysno, args), s.task.sleep_until.take());
+            let (result, until) = k.step(Point::Body, body).await;
+            if let Some(until) = until {
+                time::sleep_until(k, until).await;
+            }
+            Outcome::Return(result)
+        }
     };
-    if let Some(until) = k.with(|s| s.task.sleep_until.take()) {
-        time::sleep_until(k, until).await;
-    }
     k.leave(inner).await;
     if has_frame {
         k.ret().await;
