@@ -11,9 +11,9 @@ use arch::Arch;
 use unicorn_engine_sys as uc;
 use unicorn_engine_sys::HookType;
 
-use crate::engine::counting::Hot;
+use crate::engine::counting::{Hot, cost};
 use crate::engine::flow::BlockFlow;
-use crate::engine::inline::FAR;
+use crate::engine::inline::{FAR, Sites};
 use crate::engine::shared::{Shared, Stop};
 use crate::engine::{Access, Engine, EngineError};
 
@@ -99,12 +99,20 @@ pub(super) unsafe extern "C" fn on_inlined_block(
 ) {
     // SAFETY: as in `on_block`.
     let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
-    // What the block's own code did so far.
-    let size = shared.sites.size(ra).unwrap_or_default();
-    shared.ensure_block(addr, size);
-    let insns = shared.counts.get(addr, size).map_or(0, |b| b.len() as u32);
-    shared.hot.left.undo(insns);
+    // SAFETY: the block that returns to `ra` counts itself.
+    let own = unsafe { Sites::cost(ra) };
+    shared.hot.left.undo(own);
+    if shared.hold.is_some() {
+        // It was asked only because the block before it ended in a transfer.
+        shared.end_flow(raw, addr);
+        if let Some(rest) = shared.hot.left.take_amply(cost(u64::from(own), 0)) {
+            shared.hot.left = rest;
+            return;
+        }
+    }
+    // Its own code has made it the last one already.
     shared.forget_last_block();
+    let size = shared.sites.size(ra).unwrap_or_default();
     // SAFETY: the same arguments.
     unsafe { on_other_block(raw, addr, size, data) };
 }
@@ -115,7 +123,17 @@ pub(super) unsafe extern "C" fn on_inlined_block(
 unsafe extern "C" fn on_other_block(raw: *mut uc::uc_engine, addr: u64, size: u32, data: *mut Hot) {
     // SAFETY: as in `on_block`; `Hot::shared` is set when the hook is installed.
     let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
-    shared.end_flow(raw, addr);
+    if shared.hold.is_some() {
+        shared.end_flow(raw, addr);
+        let arch = shared.arch;
+        if shared.hot.count(arch, addr, size).is_some() {
+            let flow = shared.hot.flow(arch, addr);
+            if flow != BlockFlow::NONE {
+                shared.begin_flow(addr, size, flow);
+            }
+            return;
+        }
+    }
     if !shared.count_slowly(addr, size) {
         // SAFETY: asking the running engine to stop is what hooks are for.
         unsafe { uc::uc_emu_stop(raw) };

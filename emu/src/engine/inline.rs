@@ -40,6 +40,8 @@ use crate::engine::counting::{BlockHasher, Hot, HotMemory};
 
 /// Bytes before the hook's return address that are replaced.
 const BEFORE: usize = 21;
+/// Where among them the cost is.
+const IMMEDIATE: usize = 13;
 /// Bytes after it that the fast path skips.
 const AFTER: usize = 18;
 /// Most instructions of a block: an 8-bit signed immediate.
@@ -77,6 +79,17 @@ impl Sites {
     /// Size of the block whose hook returns to `ra`.
     pub fn size(&self, ra: u64) -> Option<u32> {
         self.sizes.get(&ra).copied()
+    }
+
+    /// What the block whose hook returned to `ra` takes away by itself: the immediate in its
+    /// code.
+    ///
+    /// # Safety
+    ///
+    /// The block was changed by [`Sites::inline`].
+    pub unsafe fn cost(ra: u64) -> u32 {
+        // SAFETY: see `fast_path` for its place.
+        u32::from(unsafe { *(ra as usize as *const u8).sub(BEFORE - IMMEDIATE) })
     }
 
     /// Whether so many blocks were changed that all should be translated again.
@@ -141,7 +154,7 @@ fn fast_path(hot: &Hot, ra: u64, cost: u64, slow: u64) -> Option<[u8; BEFORE]> {
     code[3..7].copy_from_slice(&relative(&raw const hot.last as u64, 7)?);
     code[7..9].copy_from_slice(&[0x83, 0x2d]);
     code[9..13].copy_from_slice(&relative(&raw const hot.left as u64, 14)?);
-    code[13] = cost as u8;
+    code[IMMEDIATE] = cost as u8;
     // From behind this instruction, 5 bytes before `ra`, to behind the test.
     code[14..17].copy_from_slice(&[0x79, 5 + AFTER as u8, 0xe8]);
     code[17..].copy_from_slice(&relative(slow, BEFORE as u64)?);
