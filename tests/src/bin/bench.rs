@@ -15,6 +15,7 @@ use arch::Arch;
 use emu::engine::baseline::{self, Piece, Translation};
 use emu::engine::{Arena, Engine, Perms};
 use emu::export::{Format, Images, Output, Sink};
+use emu::grade::Watch;
 use emu::kernel::exec::{self, Program};
 use emu::kernel::state::{Config, PmuIrq};
 use emu::kernel::{Kernel, run, symbols};
@@ -123,6 +124,11 @@ fn guest(catalogue: &Catalogue, name: &str, arch: Arch) -> Result<PathBuf> {
 
 /// Runs a guest under the emulator with a profile of `period`; returns the samples.
 fn emulate(path: &Path, args: &[&str], period: u64) -> Result<u64> {
+    emulate_with(path, args, period, false)
+}
+
+/// The same, with the true stack kept and every sample graded if `truth`.
+fn emulate_with(path: &Path, args: &[&str], period: u64, truth: bool) -> Result<u64> {
     let shown = path.to_string_lossy().into_owned();
     let words = std::iter::once(shown.as_str()).chain(args.iter().copied());
     let program = Program {
@@ -157,6 +163,9 @@ fn emulate(path: &Path, args: &[&str], period: u64) -> Result<u64> {
     // Standard streams are the harness's.
     for fd in 0..3 {
         state.vfs.fds.close(fd).map_err(|e| e.to_string())?;
+    }
+    if truth {
+        Watch::start(&mut state, Images::of_host())?;
     }
     let output = Output::Stream { out: Box::new(std::io::sink()), name: "nowhere".to_owned() };
     let mut sink: Box<dyn Sink> =
@@ -224,7 +233,7 @@ fn speed(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()> {
     let path = guest(catalogue, "bench", arch)?;
     let qemu = format!("qemu-{}", arch.name());
     let callgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
-    let mut best = [f64::INFINITY; 5];
+    let mut best = [f64::INFINITY; 6];
     let host = std::env::consts::ARCH == arch.name();
     for round in 0..RUNS {
         let mut note = |slot: usize, time: Duration| {
@@ -233,6 +242,7 @@ fn speed(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()> {
         note(0, timed(|| emulate(&path, &[], PERIOD))?);
         note(1, timed(|| bare(&path, arch, Translation::Virtual))?);
         note(2, timed(|| bare(&path, arch, Translation::Default))?);
+        note(5, timed(|| emulate_with(&path, &[], PERIOD, true))?);
         if let Some(mut run) = external(&[&qemu], &path) {
             note(3, timed(|| Ok(run.status()?))?);
         }
@@ -276,6 +286,8 @@ fn speed(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()> {
         Some(to_default),
         Some((">= 2", to_default >= 2.0)),
     );
+    let truth = best[5] / emu;
+    add("emu run --truth: × of emu", 5, Some(truth), Some(("<= 1.5", truth <= 1.5)));
     add("qemu-user: emu takes × of it", 3, Some(emu / best[3]), None);
     add("valgrind --tool=callgrind: × of emu", 4, Some(best[4] / emu), None);
     Ok(())
