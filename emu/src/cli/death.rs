@@ -7,6 +7,8 @@ use arch::siginfo::SigFields;
 use arch::signal::{Signal, code};
 use arch::{Arch, Regs};
 
+use unwinder::Memory as _;
+
 use crate::cli::output::Style;
 use crate::cli::place::{Names, Place, base_name};
 use crate::export::Images;
@@ -323,9 +325,8 @@ fn is_code(state: &State, addr: u64) -> bool {
 
 /// The user stack from `pc` outwards, and whether it ended in a frame that is none.
 fn stack(state: &State, regs: &Regs, pc: u64) -> (Vec<LookupAddress>, bool) {
-    let load = |addr: u64| Some(u64::from_le_bytes(peek(state, addr, 8).try_into().ok()?));
     let mut chain = Chain::new(MAX_FRAMES);
-    walk_user(&mut chain, regs, load);
+    walk_user(&mut chain, regs, &mut state.present());
     let mut callers: Vec<u64> =
         chain.into_words().into_iter().filter(|a| *a < context::MAX).skip(1).collect();
     // A register that is no frame pointer leads to words that are no return addresses. A
@@ -339,7 +340,7 @@ fn stack(state: &State, regs: &Regs, pc: u64) -> (Vec<LookupAddress>, bool) {
     if !is_code(state, pc) {
         // A jump into nowhere: the function that made it has not called by frames.
         let caller = match regs.arch {
-            Arch::X86_64 => load(regs.sp()),
+            Arch::X86_64 => state.present().word(regs.sp()),
             Arch::Aarch64 => Some(regs.gp[arch::aarch64::regs::LR]),
         };
         callers.splice(0..0, caller.filter(|a| follows_call(state, &decoder, *a)));

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use arch::Regs;
-use unwinder::Memory;
 
 use crate::engine::EngineError;
 use crate::engine::flow::{Event, FlowSink};
 use crate::export::Images;
 use crate::grade::grader::{Grader, MethodTally};
 use crate::kernel::State;
-use crate::kernel::observer::{Observer, ReadUser};
+use crate::kernel::observer::Observer;
+use crate::kernel::user::Present;
 use crate::perf::record::{FileId, Record};
 use crate::truth::Stack;
 
@@ -24,15 +24,6 @@ struct Inner {
     stack: Stack,
     grader: Grader,
     images: Images,
-}
-
-/// User memory for the unwinders.
-struct User<'a>(ReadUser<'a>);
-
-impl Memory for User<'_> {
-    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
-        (self.0)(address, bytes)
-    }
 }
 
 impl Watch {
@@ -90,9 +81,9 @@ impl Observer for Watch {
         self.0.borrow_mut().map(path, addr, pgoff);
     }
 
-    fn sampled(&mut self, regs: &Regs, memory: ReadUser<'_>) {
+    fn sampled(&mut self, regs: &Regs, memory: Present<'_>) {
         let Inner { stack, grader, .. } = &mut *self.0.borrow_mut();
         let truth = stack.frames(regs.pc).map(|frame| frame.address.value());
-        grader.grade(regs, truth, User(memory));
+        grader.grade(regs, truth, memory);
     }
 }

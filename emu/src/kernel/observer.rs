@@ -6,8 +6,7 @@
 
 use arch::Regs;
 
-/// Reads user memory: fills the bytes from an address, or says no.
-pub type ReadUser<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
+use crate::kernel::user::Present;
 
 /// See the module.
 pub trait Observer: std::fmt::Debug {
@@ -22,5 +21,5 @@ pub trait Observer: std::fmt::Debug {
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64);
 
     /// A sample was taken; user code is, or will go on, at `regs`.
-    fn sampled(&mut self, regs: &Regs, memory: ReadUser<'_>);
+    fn sampled(&mut self, regs: &Regs, memory: Present<'_>);
 }

@@ -11,6 +11,7 @@ use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::observer::Observer;
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Task;
+use crate::kernel::user::Present;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
 use crate::mem::Mm;
@@ -416,8 +417,7 @@ impl State {
             raw,
         }));
         if let Some(observer) = &mut self.observer {
-            let (mm, arena) = (&self.mm, &self.arena);
-            observer.sampled(&user, &|addr, buf| mm.peek(arena, addr, buf));
+            observer.sampled(&user, Present { mm: &self.mm, arena: &self.arena });
         }
     }
 
@@ -463,10 +463,7 @@ impl State {
                 self.user_regs()
             }
         };
-        callchain::walk_user(&mut chain, &user, |addr| {
-            let mut word = [0; 8];
-            self.mm.peek(&self.arena, addr, &mut word).then(|| u64::from_le_bytes(word))
-        });
+        callchain::walk_user(&mut chain, &user, &mut self.present());
         chain.into_words()
     }
 }

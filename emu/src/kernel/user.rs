@@ -3,12 +3,36 @@
 use arch::Errno;
 use arch::time::Timespec;
 
+use unwinder::Memory;
+
+use crate::engine::Arena;
 use crate::kernel::State;
+use crate::mem::Mm;
 
 /// `PATH_MAX`, the terminating NUL included.
 pub const PATH_MAX: usize = 4096;
 
+/// User memory for those who may not fault: what is present, and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Present<'a> {
+    /// Which addresses are where.
+    pub mm: &'a Mm,
+    /// The frames.
+    pub arena: &'a Arena,
+}
+
+impl Memory for Present<'_> {
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
+        self.mm.peek(self.arena, address, bytes)
+    }
+}
+
 impl State {
+    /// The user's memory as it is now.
+    pub const fn present(&self) -> Present<'_> {
+        Present { mm: &self.mm, arena: &self.arena }
+    }
+
     /// `copy_from_user`
     pub fn read_user(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), Errno> {
         Ok(self.mm.read(&mut self.arena, addr, buf)?)

@@ -4,7 +4,8 @@
 //! Budgets as in `kernel/events/callchain.c`: addresses share one budget (`max_stack`),
 //! context markers have their own.
 
-use arch::{Arch, Regs};
+use arch::Regs;
+use unwinder::{Memory, fp};
 
 use crate::perf::record::context;
 
@@ -88,54 +89,27 @@ pub fn walk_kernel(
 }
 
 /// Walks a user stack: `perf_callchain_user` of the architecture.
-pub fn walk_user(chain: &mut Chain, regs: &Regs, load: impl Fn(u64) -> Option<u64>) {
+pub fn walk_user(chain: &mut Chain, regs: &Regs, memory: &mut impl Memory) {
     chain.store_context(context::USER);
-    match regs.arch {
-        Arch::X86_64 => walk_user_x86_64(chain, regs, load),
-        Arch::Aarch64 => walk_user_aarch64(chain, regs, load),
-    }
-}
-
-/// `arch/x86/events/core.c`: no alignment, direction or zero test; a frame that points to
-/// itself repeats until the budget is used.
-fn walk_user_x86_64(chain: &mut Chain, regs: &Regs, load: impl Fn(u64) -> Option<u64>) {
-    if chain.store(regs.pc).is_err() {
-        return;
-    }
-    let mut fp = regs.fp();
-    while fp < Arch::X86_64.task_size() - 16 {
-        let Some(next) = load(fp) else { return };
-        let Some(address) = load(fp + 8) else { return };
-        if chain.store(address).is_err() {
-            return;
-        }
-        fp = next;
-    }
-}
-
-/// `arch/arm64/kernel/stacktrace.c`: records 8-aligned, going up; the return address is
-/// stripped of its pointer authentication code.
-fn walk_user_aarch64(chain: &mut Chain, regs: &Regs, load: impl Fn(u64) -> Option<u64>) {
-    if chain.store(regs.pc).is_err() {
-        return;
-    }
-    let mut tail = regs.fp();
-    while tail != 0 && tail.is_multiple_of(8) && tail < Arch::Aarch64.task_size() - 16 {
-        let Some(next) = load(tail) else { return };
-        let Some(link) = load(tail + 8) else { return };
-        if chain.store(Arch::Aarch64.strip_pac(link)).is_err() || next <= tail {
-            return;
-        }
-        tail = next;
-    }
+    fp::perf::walk(regs, false, memory, &mut |address| chain.store(address).is_ok());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arch::Arch;
 
-    fn memory(words: &[(u64, u64)]) -> impl Fn(u64) -> Option<u64> + '_ {
-        |at| words.iter().find(|(a, _)| *a == at).map(|(_, v)| *v)
+    /// Words by address.
+    struct Words<'a>(&'a [(u64, u64)]);
+
+    impl Memory for Words<'_> {
+        fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
+            let word = self.0.iter().find(|(a, _)| *a == address);
+            word.is_some_and(|(_, value)| {
+                bytes.copy_from_slice(&value.to_le_bytes());
+                true
+            })
+        }
     }
 
     fn chain(arch: Arch, pc: u64, fp: u64, max: u16, words: &[(u64, u64)]) -> Vec<u64> {
@@ -143,7 +117,7 @@ mod tests {
         regs.pc = pc;
         regs.gp[arch.fp()] = fp;
         let mut chain = Chain::new(max);
-        walk_user(&mut chain, &regs, memory(words));
+        walk_user(&mut chain, &regs, &mut Words(words));
         chain.into_words()
     }
 
