@@ -10,7 +10,7 @@
 //!
 //! The tables are in each architecture's `paths.rs`.
 
-use arch::Arch;
+use arch::{Arch, Sysno};
 
 use crate::kernel::symbols::Named;
 use crate::kernel::{aarch64, x86_64};
@@ -130,6 +130,27 @@ pub const fn of(arch: Arch) -> &'static Paths {
     match arch {
         Arch::X86_64 => &x86_64::paths::PATHS,
         Arch::Aarch64 => &aarch64::paths::PATHS,
+    }
+}
+
+/// Functions below a system call's own, outermost first, where the architectures agree.
+pub const fn inner(sysno: Sysno) -> &'static [Named] {
+    use Named::*;
+    match sysno {
+        Sysno::Read => &[KsysRead, VfsRead],
+        Sysno::Pread64 => &[VfsRead],
+        Sysno::Readv => &[DoReadv, VfsReadv],
+        Sysno::Write => &[KsysWrite, VfsWrite],
+        Sysno::Pwrite64 => &[VfsWrite],
+        Sysno::Writev => &[DoWritev, VfsWritev],
+        Sysno::Openat | Sysno::Open => &[DoSysOpen, DoFileOpen, PathOpen],
+        Sysno::Munmap => &[DoMunmap],
+        Sysno::Mprotect => &[DoMprotect],
+        Sysno::Nanosleep | Sysno::ClockNanosleep => &[HrtimerNanosleep, DoNanosleep],
+        Sysno::Kill => &[KillSomething, KillPid, SendSigInfo, SendSignal],
+        Sysno::ExitGroup => &[GroupExit, DoExit],
+        Sysno::Exit => &[DoExit],
+        _ => &[],
     }
 }
 

@@ -2,7 +2,7 @@
 
 use arch::syscalls::Sysno;
 
-use crate::kernel::paths::{EntryPath, ExitLoop, NestedPath, Paths, TrapKind};
+use crate::kernel::paths::{self, EntryPath, ExitLoop, NestedPath, Paths, TrapKind};
 use crate::kernel::symbols::Named::{self, *};
 
 const LOOP: ExitLoop = ExitLoop::IfWork(Named::ExitLoop);
@@ -93,21 +93,8 @@ pub const fn is_tail_call(_sysno: Sysno) -> bool {
 /// Functions below the call's own, outermost first. `do_tkill` is inlined.
 pub const fn inner(sysno: Sysno) -> &'static [Named] {
     match sysno {
-        Sysno::Read => &[KsysRead, VfsRead],
-        Sysno::Pread64 => &[VfsRead],
-        Sysno::Readv => &[DoReadv, VfsReadv],
-        Sysno::Write => &[KsysWrite, VfsWrite],
-        Sysno::Pwrite64 => &[VfsWrite],
-        Sysno::Writev => &[DoWritev, VfsWritev],
-        Sysno::Openat | Sysno::Open => &[DoSysOpen, DoFileOpen, PathOpen],
         Sysno::Mmap => &[VmMmap, DoMmap, MmapRegion, InnerMmapRegion],
-        Sysno::Munmap => &[DoMunmap],
-        Sysno::Mprotect => &[DoMprotect],
-        Sysno::Nanosleep | Sysno::ClockNanosleep => &[HrtimerNanosleep, DoNanosleep],
-        Sysno::Kill => &[KillSomething, KillPid, SendSigInfo, SendSignal],
         Sysno::Tkill | Sysno::Tgkill => &[SendSpecific, SendSignal],
-        Sysno::ExitGroup => &[GroupExit, DoExit],
-        Sysno::Exit => &[DoExit],
-        _ => &[],
+        _ => paths::inner(sysno),
     }
 }
