@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 mod common;
+#[path = "common/random.rs"]
+mod random;
 
 use std::fs;
 use std::path::PathBuf;
 
 use arch::Arch::{Aarch64, X86_64};
 use common::{CODE, Cie, Frame, PCREL, guests, header, one, one_of};
+use random::Xorshift;
 use unwinder::dwarf::fuzz::{FRAME, fuzz_eh_frame, fuzz_eh_frame_hdr};
 
 fn corpus(target: &str) -> PathBuf {
@@ -173,22 +176,6 @@ fn the_corpus_breaks_no_promise() {
     // Each target's inputs are bytes for the other too.
     files("eh_frame").iter().for_each(|bytes| fuzz_eh_frame_hdr(bytes));
     files("eh_frame_hdr").iter().for_each(|bytes| fuzz_eh_frame(bytes));
-}
-
-/// Marsaglia's xorshift64.
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
 }
 
 /// Changes `bytes` in a few places, to values that hurt.

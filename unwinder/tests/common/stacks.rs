@@ -10,26 +10,10 @@ use unwinder::memory::Copied;
 use unwinder::row::{CfaRule, Row, Rule, Silent};
 use unwinder::{CodeAddress, InstructionPointer, LookupAddress, Module, Registers};
 
-/// Marsaglia's xorshift64.
-#[derive(Clone)]
-pub struct Xorshift(pub u64);
+#[path = "random.rs"]
+mod random;
 
-impl Xorshift {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-
-    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
-}
+pub use random::Xorshift;
 
 /// A place in a function and what holds there. `address` is behind the instruction, as a
 /// return address is.

@@ -10,4 +10,6 @@ mod cfi;
 mod fuzz;
 mod guests;
 mod oracle;
+#[path = "../common/random.rs"]
+mod random;
 mod readelf;
