@@ -45,8 +45,6 @@ pub enum End {
     },
     /// A frame pointer that cannot be one: misaligned or outside the user's addresses.
     BadFramePointer(u64),
-    /// The return address is in no executable part of a module.
-    NotCode(u64),
     /// An expression of the table cannot be evaluated.
     Expression(ExpressionError),
     /// The table is broken here.
@@ -94,7 +92,6 @@ impl fmt::Display for End {
                 write!(f, "no progress: the stack pointer is {sp:#x}, the CFA {cfa:#x}")
             }
             End::BadFramePointer(fp) => write!(f, "{fp:#x} cannot be a frame pointer"),
-            End::NotCode(address) => write!(f, "the return address {address:#x} is not code"),
             End::Expression(error) => error.fmt(f),
             End::Table(error) => error.fmt(f),
             End::Limit => f.write_str("as many frames as asked for"),
