@@ -7,9 +7,11 @@
 //! ```
 
 pub mod grader;
+pub mod methods;
 pub mod verdict;
 pub mod watch;
 
 pub use grader::{Grader, MethodTally};
+pub use methods::{MethodId, Methods};
 pub use verdict::{Verdict, compare};
 pub use watch::Watch;
