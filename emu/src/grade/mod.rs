@@ -6,6 +6,7 @@
 //! truth::Stack ─► true return addresses ────────────┘
 //! ```
 
+pub mod check;
 pub mod grader;
 pub mod methods;
 pub mod verdict;
