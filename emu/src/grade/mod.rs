@@ -7,9 +7,11 @@
 //! ```
 
 pub mod grader;
+pub mod point;
 pub mod verdict;
 pub mod watch;
 
 pub use grader::{Grader, MethodTally};
+pub use point::{Points, ProgramPoint};
 pub use verdict::{Verdict, compare};
 pub use watch::Watch;

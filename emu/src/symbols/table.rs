@@ -65,6 +65,11 @@ impl SymbolTable {
 
     /// The symbol that covers `addr`: its demangled name and its start.
     pub fn find(&self, bytes: &[u8], addr: u64) -> Option<(Arc<str>, u64)> {
+        self.find_range(bytes, addr).map(|(name, range)| (name, range.start))
+    }
+
+    /// As [`SymbolTable::find`], and up to where the symbol reaches.
+    pub fn find_range(&self, bytes: &[u8], addr: u64) -> Option<(Arc<str>, Range<u64>)> {
         let i = self.ranges.partition_point(|(r, _)| r.end <= addr);
         let (range, symbol) = self.ranges.get(i)?;
         if !range.contains(&addr) {
@@ -75,7 +80,7 @@ impl SymbolTable {
             let raw = bytes.get(symbol.name.clone()).unwrap_or_default();
             demangle(&String::from_utf8_lossy(raw)).into()
         });
-        Some((name.clone(), symbol.start))
+        Some((name.clone(), symbol.start..range.end))
     }
 }
 
