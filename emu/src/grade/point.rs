@@ -165,7 +165,7 @@ impl Points {
 impl File {
     fn point(&mut self, arch: Arch, pc: u64) -> ProgramPoint {
         let at = pc.wrapping_sub(self.bias);
-        if self.is_around(at, |code, into| is_in_sigreturn_code(code, into)) {
+        if self.is_around(at, is_in_sigreturn_code) {
             return ProgramPoint::SignalTrampoline;
         }
         if self.vdso {
