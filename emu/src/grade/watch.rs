@@ -6,7 +6,7 @@ use std::rc::Rc;
 use arch::Regs;
 
 use crate::engine::EngineError;
-use crate::engine::flow::{Event, FlowSink};
+use crate::engine::flow::{CalleeSaved, Event, FlowSink};
 use crate::export::Images;
 use crate::grade::grader::{Grader, MethodTally};
 use crate::kernel::State;
@@ -35,7 +35,8 @@ impl Watch {
     pub fn start(state: &mut State, images: Images) -> Result<Watch, EngineError> {
         let regs = state.core.regs();
         let stack = Stack::new(regs.arch, regs.sp());
-        let watch = Watch(Rc::new(RefCell::new(Inner { stack, grader: Grader::new(), images })));
+        let grader = Grader::new(regs.arch);
+        let watch = Watch(Rc::new(RefCell::new(Inner { stack, grader, images })));
         for record in &state.perf.records {
             if let Record::Mmap2 { addr, pgoff, path, .. } = record {
                 watch.0.borrow_mut().map(path, *addr, *pgoff);
@@ -56,15 +57,14 @@ impl Inner {
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
-            self.grader.map(path, bytes, addr, pgoff);
+            self.grader.map(path, &bytes, addr, pgoff);
         }
     }
 }
 
 impl FlowSink for Watch {
-    fn take(&mut self, events: &[Event]) {
-        let stack = &mut self.0.borrow_mut().stack;
-        events.iter().for_each(|e| stack.event(e));
+    fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
+        self.0.borrow_mut().stack.events(events, saved);
     }
 }
 
@@ -81,9 +81,9 @@ impl Observer for Watch {
         self.0.borrow_mut().map(path, addr, pgoff);
     }
 
-    fn sampled(&mut self, regs: &Regs, memory: Present<'_>) {
+    fn sampled(&mut self, regs: &Regs, mut memory: Present<'_>) {
         let Inner { stack, grader, .. } = &mut *self.0.borrow_mut();
         let truth = stack.frames(regs.pc).map(|frame| frame.address.value());
-        grader.grade(regs, truth, memory);
+        grader.grade(regs, truth, &mut memory);
     }
 }

@@ -12,4 +12,4 @@
 
 pub mod stack;
 
-pub use stack::{Stack, TrueFrame};
+pub use stack::{Stack, TrueCaller, TrueFrame};

@@ -28,7 +28,7 @@
 use arch::{Arch, Regs};
 use unwinder::{CodeAddress, InstructionPointer, InterruptedAddress, ReturnAddress};
 
-use crate::engine::flow::{Event, Transfer};
+use crate::engine::flow::{CalleeSaved, Event, Transfer};
 
 /// A live frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ struct Frame {
 struct Strand {
     /// Outermost first.
     frames: Vec<Frame>,
+    /// For each frame, if they are kept: what the callee-saved registers were before it.
+    saved: Vec<CalleeSaved>,
     /// Lowest and highest stack pointer seen on it.
     low: u64,
     high: u64,
@@ -63,6 +65,19 @@ pub struct TrueFrame {
     /// First instruction of the function, as it was called; `None` for the outermost frame
     /// and for one that a signal interrupted before it called anything.
     pub entry: Option<u64>,
+}
+
+/// What one step from the innermost frame must give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrueCaller<'a> {
+    /// Where the caller goes on.
+    pub address: CodeAddress,
+    /// Its stack pointer there.
+    pub sp: u64,
+    /// Its callee-saved registers, if they are kept.
+    pub saved: Option<&'a CalleeSaved>,
+    /// The innermost frame is the kernel's: code that calls `rt_sigreturn`.
+    pub signal: bool,
 }
 
 /// The true stack of one thread.
@@ -82,22 +97,30 @@ impl Stack {
         Stack { arch, strands: vec![Strand::at(sp)], current: 0 }
     }
 
+    /// Takes transfers of control. `saved` has the callee-saved registers at each call among
+    /// them, if they are kept.
+    pub fn events(&mut self, events: &[Event], saved: &[CalleeSaved]) {
+        let mut saved = saved.iter();
+        for e in events {
+            let registers = if e.kind == Transfer::Call { saved.next() } else { None };
+            self.event(e, registers);
+        }
+    }
+
     /// Takes a transfer of control.
     #[inline]
-    pub fn event(&mut self, e: &Event) {
+    fn event(&mut self, e: &Event, saved: Option<&CalleeSaved>) {
         match e.kind {
             Transfer::Call => {
                 // x86_64 has pushed the return address.
                 let cfa = if self.arch == Arch::X86_64 { e.sp.wrapping_add(8) } else { e.sp };
                 let frame = Frame { goes_on: e.next, cfa, entry: e.to, signal: false };
-                self.strands[self.current].push(frame);
+                self.strands[self.current].push(frame, saved);
             }
             Transfer::Return | Transfer::Jump => {
                 let strand = &mut self.strands[self.current];
                 match strand.frames.last() {
-                    Some(f) if f.is_left_by(e) => {
-                        strand.frames.pop();
-                    }
+                    Some(f) if f.is_left_by(e) => strand.pop(),
                     _ => self.other_transfer(e),
                 }
             }
@@ -116,7 +139,7 @@ impl Stack {
         let resumed = |s: &Strand| s.frames.last().is_some_and(|f| f.is_left_by(e));
         if let Some(other) = self.strands.iter().position(resumed) {
             self.current = other; // R3
-            self.strands[other].frames.pop();
+            self.strands[other].pop();
             return;
         }
         if !e.sp_was_set {
@@ -154,12 +177,15 @@ impl Stack {
     /// to `restorer`.
     pub fn signal(&mut self, regs: &Regs, handler: &Regs, restorer: u64) {
         let strand = &mut self.strands[self.current];
-        strand.push(Frame { goes_on: regs.pc, cfa: regs.sp(), entry: restorer, signal: true });
+        let (before, inside) = (callee_saved(regs), callee_saved(handler));
+        let frame = Frame { goes_on: regs.pc, cfa: regs.sp(), entry: restorer, signal: true };
+        strand.push(frame, Some(&before));
         let cfa = match self.arch {
             Arch::X86_64 => handler.sp().wrapping_add(8),
             Arch::Aarch64 => handler.sp(),
         };
-        strand.push(Frame { goes_on: restorer, cfa, entry: handler.pc, signal: false });
+        let frame = Frame { goes_on: restorer, cfa, entry: handler.pc, signal: false };
+        strand.push(frame, Some(&inside));
     }
 
     /// `rt_sigreturn` gave the thread these registers.
@@ -202,6 +228,39 @@ impl Stack {
         })
     }
 
+    /// What one step from the innermost frame must give; `None` if that is the outermost one.
+    pub fn caller(&self) -> Option<TrueCaller<'_>> {
+        let strand = &self.strands[self.current];
+        let frame = strand.frames.last()?;
+        let address = match frame.signal {
+            true => InterruptedAddress(frame.goes_on).into(),
+            false => ReturnAddress(frame.goes_on).into(),
+        };
+        let kept = strand.saved.len() == strand.frames.len();
+        let saved = if kept { strand.saved.last() } else { None };
+        Some(TrueCaller { address, sp: frame.cfa, saved, signal: frame.signal })
+    }
+
+    /// Whether a thread with this stack pointer is in the innermost frame, as far as that can
+    /// be told. It is not when the stack pointer has left the frame, and the transfer of
+    /// control that ends it has not happened yet: inside `longjmp`, or a switch of stacks.
+    /// `sp_was_set`: as in [`Event`], since the last one.
+    ///
+    /// ```text
+    /// sp ≤ CFA − (x86_64: 8, the return address)
+    /// and, if it was set, sp is on the current stack or just below
+    /// ```
+    pub fn holds(&self, sp: u64, sp_was_set: bool) -> bool {
+        let strand = &self.strands[self.current];
+        let slot = if self.arch == Arch::X86_64 { 8 } else { 0 };
+        let inside = match strand.frames.last() {
+            Some(f) if f.signal => sp <= f.cfa || !sp_was_set || strand.spans(sp),
+            Some(f) => sp.checked_add(slot).is_some_and(|end| end <= f.cfa),
+            None => true,
+        };
+        inside && (!sp_was_set || strand.spans(sp) || self.is_near(sp))
+    }
+
     /// Live frames, the outermost aside.
     pub fn depth(&self) -> usize {
         self.strands[self.current].frames.len()
@@ -217,13 +276,30 @@ impl Frame {
 
 impl Strand {
     fn at(sp: u64) -> Strand {
-        Strand { frames: Vec::new(), low: sp, high: sp }
+        Strand { frames: Vec::new(), saved: Vec::new(), low: sp, high: sp }
     }
 
     #[inline]
-    fn push(&mut self, frame: Frame) {
+    fn push(&mut self, frame: Frame, saved: Option<&CalleeSaved>) {
         self.low = self.low.min(frame.cfa);
+        // Of this frame only if of all outer ones.
+        if self.saved.len() == self.frames.len() {
+            self.saved.extend(saved);
+        }
         self.frames.push(frame);
+    }
+
+    /// Ends the innermost frame.
+    #[inline]
+    fn pop(&mut self) {
+        self.frames.pop();
+        self.saved.truncate(self.frames.len());
+    }
+
+    /// Ends all frames but the `len` outermost ones.
+    fn truncate(&mut self, len: usize) {
+        self.frames.truncate(len);
+        self.saved.truncate(len);
     }
 
     const fn spans(&self, sp: u64) -> bool {
@@ -239,7 +315,7 @@ impl Strand {
     fn pop_through(&mut self, last: impl Fn(&Frame) -> bool) -> bool {
         match self.frames.iter().rposition(last) {
             Some(index) => {
-                self.frames.truncate(index);
+                self.truncate(index);
                 true
             }
             None => false,
@@ -263,14 +339,23 @@ impl Strand {
         }
         // The outermost of several: on aarch64 functions that use no stack share a CFA.
         if let Some(index) = self.frames.iter().position(|f| f.cfa == e.sp) {
-            self.frames.truncate(index);
+            self.truncate(index);
             return;
         }
         let dead = |f: &Frame| f.cfa < e.sp;
         while self.frames.last().is_some_and(dead) {
-            self.frames.pop();
+            self.pop();
         }
     }
+}
+
+/// The callee-saved registers of a thread.
+pub fn callee_saved(regs: &Regs) -> CalleeSaved {
+    let mut saved = CalleeSaved::default();
+    let mask = unwinder::registers::callee_saved(regs.arch);
+    let numbers = (0..regs.gp.len()).filter(|n| mask >> n & 1 == 1);
+    saved.iter_mut().zip(numbers).for_each(|(place, n)| *place = regs.gp[n]);
+    saved
 }
 
 #[cfg(test)]
@@ -290,7 +375,7 @@ mod tests {
         }
 
         fn event(&mut self, kind: Transfer, next: u64, to: u64, sp: u64, sp_was_set: bool) {
-            self.stack.event(&Event { kind, next, to, sp, sp_was_set });
+            self.stack.event(&Event { kind, next, to, sp, sp_was_set }, None);
         }
 
         /// A call whose CFA is `sp`.
