@@ -109,9 +109,16 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 10] = [
-    ("cli", &["grade", "truth", "export", "symbols", "kernel", "perf", "loader", "mem", "engine"]),
-    ("grade", &["truth", "export", "kernel", "perf", "engine"]),
+const LAYERS: [(&str, &[&str]); 11] = [
+    (
+        "cli",
+        &[
+            "show", "grade", "truth", "export", "symbols", "kernel", "perf", "loader", "mem",
+            "engine",
+        ],
+    ),
+    ("grade", &["show", "truth", "export", "kernel", "perf", "engine"]),
+    ("show", &["symbols"]),
     ("truth", &["engine"]),
     ("export", &["symbols", "perf"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),

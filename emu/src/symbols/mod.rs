@@ -16,6 +16,7 @@
 mod budget;
 mod demangle;
 mod elf;
+mod functions;
 mod lines;
 mod table;
 
@@ -24,6 +25,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use demangle::demangle;
+pub use functions::Functions;
 
 use arch::sigframe::is_sigreturn_code;
 
