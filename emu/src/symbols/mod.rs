@@ -17,6 +17,7 @@ mod budget;
 mod code;
 mod demangle;
 mod elf;
+mod functions;
 mod lines;
 mod table;
 
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub use code::Code;
 pub use demangle::demangle;
+pub use functions::Functions;
 
 use arch::sigframe::is_sigreturn_code;
 

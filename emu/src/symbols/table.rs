@@ -63,6 +63,18 @@ impl SymbolTable {
         SymbolTable { ranges, symbols }
     }
 
+    /// The lowest range of a symbol that does not end at or below `addr`.
+    pub fn at_or_above(&self, addr: u64) -> Option<Range<u64>> {
+        let i = self.ranges.partition_point(|(r, _)| r.end <= addr);
+        self.ranges.get(i).map(|(range, _)| range.clone())
+    }
+
+    /// The highest range of a symbol that does not start above `addr`.
+    pub fn at_or_below(&self, addr: u64) -> Option<Range<u64>> {
+        let i = self.ranges.partition_point(|(r, _)| r.start <= addr);
+        Some(self.ranges.get(i.checked_sub(1)?)?.0.clone())
+    }
+
     /// The symbol that covers `addr`: its demangled name and its start.
     pub fn find(&self, bytes: &[u8], addr: u64) -> Option<(Arc<str>, u64)> {
         self.find_range(bytes, addr).map(|(name, range)| (name, range.start))
