@@ -72,6 +72,8 @@ fn is_in_catalogue(name: &OsStr) -> bool {
 pub enum Command {
     /// Run a guest and sample it
     Run(Box<RunOptions>),
+    /// Print a binary's instructions with the rows of its unwind tables
+    Show(ShowOptions),
     /// List the catalogue of guests, or show one of them
     Guests(GuestsOptions),
 }
@@ -223,6 +225,45 @@ pub struct MachineOptions {
     pub truth: bool,
 }
 
+/// `emu show`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+CFI is .eh_frame, or where that is silent .debug_frame. A row is printed where it begins:
+  cfa=rsp+16     the canonical frame address, here rsp + 16
+  ra=c-8         the return address is in memory at CFA - 8 (ra=x30: in x30)
+  rbp=c-16       the caller's rbp is at CFA - 16; registers not named are unchanged
+  x19=v-8        the caller's x19 is CFA - 8 itself
+  ra=undefined   there is no caller
+  pac=A          the return address is signed with key A
+  signal         a signal trampoline
+  -              the table has no row
+A ! stands where the two tables disagree about the CFA, the return address (RA) or the
+frame pointer (FP), and where only one of them has a row.
+
+Addresses are those that the file is linked for.
+
+Examples:
+  emu show recursion --function fib
+  emu show /usr/bin/ls --pc 0x6aa0")]
+pub struct ShowOptions {
+    /// Path of a program or library for x86_64 or aarch64, or a name from `emu guests`
+    #[arg(value_name = "FILE")]
+    pub file: OsString,
+    /// Show only the function that covers this address (hexadecimal), and mark it
+    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "function")]
+    pub pc: Option<u64>,
+    /// Show only the functions of this name, mangled or not
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Architecture for which a catalogue guest is taken: x86_64 or aarch64
+    /// [default: x86_64]
+    #[arg(long, value_name = "ARCH")]
+    pub arch: Option<Arch>,
+    /// Columns of the listing, 80 to 1000 [default: those of the terminal, or 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(80..=1000))]
+    pub width: Option<u16>,
+}
+
 /// `emu guests`
 #[derive(Debug, Args)]
 pub struct GuestsOptions {
@@ -328,6 +369,13 @@ fn seed(text: &str) -> Result<u64, String> {
         None => text.parse(),
     };
     parsed.map_err(|_| format!("use a number from 0 to {}, or in hexadecimal with 0x", u64::MAX))
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let parsed = plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
+    parsed.ok_or_else(|| "use a hexadecimal address such as 0x401370".to_owned())
 }
 
 fn call_graph(text: &str) -> Result<CallGraph, String> {
