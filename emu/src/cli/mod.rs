@@ -14,10 +14,13 @@
 //! [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
 
+pub mod check;
+pub mod check_table;
 pub mod columns;
 pub mod death;
 pub mod grades;
 pub mod guests;
+pub mod machine;
 pub mod options;
 pub mod output;
 pub mod place;
@@ -56,6 +59,7 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
     };
     match cli.command {
         Command::Run(options) => run::run(&options, words),
+        Command::Check(options) => check::run(&options, words),
         Command::Show(options) => show::run(&options),
         Command::Guests(options) => guests::run(&options),
     }
