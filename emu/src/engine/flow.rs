@@ -131,20 +131,12 @@ impl Hold {
     }
 }
 
-/// Where a thread is after a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Landing {
-    pub pc: u64,
-    pub sp: u64,
-    pub saved: CalleeSaved,
-}
-
 /// Events on their way to the sink.
 pub(super) struct Flow {
     sink: Box<dyn FlowSink>,
     events: Vec<Event>,
     saved: Vec<CalleeSaved>,
-    pub wants_registers: bool,
+    wants_registers: bool,
 }
 
 impl Flow {
@@ -156,14 +148,20 @@ impl Flow {
         Flow { sink, events, saved: Vec::with_capacity(Flow::BATCH), wants_registers }
     }
 
-    /// The transfer at the end of `hold`'s block landed.
+    /// The transfer at the end of `hold`'s block went to `to`.
     #[inline]
-    pub fn push(&mut self, hold: &Hold, landing: &Landing, sp_was_set: bool) {
+    pub fn push(
+        &mut self,
+        hold: &Hold,
+        to: u64,
+        sp: u64,
+        sp_was_set: bool,
+        saved: impl FnOnce() -> CalleeSaved,
+    ) {
         let Some(kind) = BlockFlow::from_number(hold.flow as u8).transfer() else { return };
-        if self.wants_registers && kind == Transfer::Call {
-            self.saved.push(landing.saved);
+        if kind == Transfer::Call && self.wants_registers {
+            self.saved.push(saved());
         }
-        let (to, sp) = (landing.pc, landing.sp);
         self.events.push(Event { kind, next: hold.end(), to, sp, sp_was_set });
         if self.events.len() == Flow::BATCH {
             self.flush();
