@@ -64,6 +64,11 @@ pub fn varied<'f>(faults: impl IntoIterator<Item = &'f Fault>) -> Vec<&'f Fault>
     ranked.into_iter().map(|(_, fault)| fault).collect()
 }
 
+/// Whether a fault has a row to show: its method reads a table that reports print.
+pub fn has_table(fault: &Fault) -> bool {
+    fault.row.is_some() || matches!(&*fault.method, "dwarf" | "sframe")
+}
+
 /// The share that is right, in words: 100 and 0 only where it is all or none.
 pub fn share(counts: Counts) -> String {
     match (counts.right, counts.total()) {
@@ -74,11 +79,11 @@ pub fn share(counts: Counts) -> String {
     }
 }
 
-/// How many times a fault was seen, in words: `3 of 14 checks`.
+/// In how many of its checks a fault was seen, in words: `3 of 14 checks`.
 pub fn times(fault: &Fault) -> String {
     let Fault { times, checked, .. } = fault;
     match (times, checked) {
-        (1, 1) => "the only check".to_owned(),
+        (1, 1) => "its one check".to_owned(),
         (a, b) if a == b => format!("all {b} checks"),
         (a, b) => format!("{a} of {b} checks"),
     }

@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::grade::check::overview::times;
+use crate::grade::check::overview::{has_table, times};
 use crate::grade::check::page::html::{counted, escape};
 use crate::grade::check::report::{Caller, Fault, Hex, Registers};
 
-pub fn render(out: &mut String, fault: &Fault, new: bool) {
+/// Writes it.
+pub fn render(out: &mut String, fault: &Fault, new: bool, open: bool) {
     let class = if new { "fault" } else { "fault known" };
+    let open = if open { " open=\"open\"" } else { "" };
     let known = if new { "" } else { "<span class=\"tag\">known</span>" };
     let _ = write!(
         out,
-        "<details class=\"{class}\"><summary><code class=\"at\">+{}</code>\
+        "<details class=\"{class}\"{open}><summary><code class=\"at\">+{}</code>\
          <code class=\"insn\">{}</code><span class=\"point\">{}</span>\
          <b class=\"bad\">{}</b><span class=\"dim\">{}</span>{known}</summary>\n",
         fault.offset,
@@ -44,7 +46,8 @@ fn listing(out: &mut String, fault: &Fault) {
 fn facts(out: &mut String, fault: &Fault) {
     let row = match &fault.row {
         Some(row) => format!("<code>{}</code>", escape(row)),
-        None => "<span class=\"dim\">none</span>".to_owned(),
+        None if has_table(fault) => "none".to_owned(),
+        None => "<span class=\"dim\">the method has no table to show</span>".to_owned(),
     };
     let registers: Vec<String> = fault
         .registers
@@ -54,12 +57,7 @@ fn facts(out: &mut String, fault: &Fault) {
     let mut facts = vec![("Row in force", row), ("Registers", registers.join(" "))];
     facts.push((
         "Executed",
-        format!(
-            "{}, {} checked, wrong in {}",
-            counted(fault.executions, "time"),
-            fault.checked,
-            times(fault)
-        ),
+        format!("{}; wrong in {}", counted(fault.executions, "time"), times(fault)),
     ));
     if fault.address != fault.pc {
         facts.push(("In the process", format!("<code>{}</code>", fault.address)));

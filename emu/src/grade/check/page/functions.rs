@@ -60,7 +60,8 @@ impl<'r> Functions<'r> {
         let _ = write!(out, "<section>\n<h2>{}</h2>\n", counted(all.len() as u64, "function"));
         self.controls(out);
         let methods = self.report.header.methods.len();
-        let _ = write!(out, "<div class=\"wide\"><div id=\"list\" style=\"--methods:{methods}\">\n");
+        let _ =
+            write!(out, "<div class=\"wide\"><div id=\"list\" style=\"--methods:{methods}\">\n");
         self.titles(out);
         for (function, sum) in all.iter().take(FUNCTIONS) {
             self.function(out, function, sum);
@@ -139,15 +140,10 @@ impl<'r> Functions<'r> {
         let _ = write!(out, "<details class=\"{class}\" {data}{open}><summary>");
         self.row(out, function, sum);
         out.push_str("</summary><div class=\"inside\">\n");
-        matrix(
-            out,
-            "program point",
-            &self.report.header.methods,
-            by_point(&function.points),
-            None,
-        );
+        matrix(out, "program point", &self.report.header.methods, by_point(&function.points), None);
+        let mut first = self.open && new > 0;
         for method in &self.report.header.methods {
-            self.faults(out, faults, method);
+            self.faults(out, faults, method, &mut first);
         }
         out.push_str("</div></details>\n");
     }
@@ -171,7 +167,8 @@ impl<'r> Functions<'r> {
         out.push_str("</span>");
     }
 
-    fn faults(&self, out: &mut String, faults: &[&Fault], method: &str) {
+    /// The faults of one method. The first new one is open if `open` says so.
+    fn faults(&self, out: &mut String, faults: &[&Fault], method: &str, open: &mut bool) {
         let of_method: Vec<&Fault> =
             faults.iter().copied().filter(|f| f.method == method).collect();
         if of_method.is_empty() {
@@ -181,7 +178,8 @@ impl<'r> Functions<'r> {
         let _ = writeln!(out, "<h3>{}: {} wrong</h3>", escape(method), grouped(total));
         let mut left = total;
         for fault in of_method.into_iter().filter(|f| self.shown.contains(&from_ref(*f))) {
-            fault::render(out, fault, self.is_new(fault));
+            let new = self.is_new(fault);
+            fault::render(out, fault, new, new && std::mem::take(open));
             left -= 1;
         }
         if left > 0 {
