@@ -98,7 +98,8 @@ fn cfi_of_a_glibc_program_is_right() {
             Arch::Aarch64 => {
                 assert_eq!((finished.status, wrong, faults.len()), (1, 2, 2));
                 assert!(finished.stderr.ends_with("2 wrong\n"), "{finished:?}");
-                let known = |(f, w): &(&Value, &Value)| **f == "_start" && **w == "claimed outermost";
+                let known =
+                    |(f, w): &(&Value, &Value)| **f == "_start" && **w == "claimed outermost";
                 assert!(faults.iter().all(known), "{faults:?}");
             }
         }
@@ -220,9 +221,13 @@ fn known_faults_do_not_count() {
         assert!(one.stderr.contains(" 1 newly wrong ("), "{one:?}");
         assert!(one.stdout.contains("fp: 1 newly wrong"), "{one:?}");
         let fault: Value = serde_json::from_str(fault).unwrap();
-        let place =
-            format!("  {}+{} in ", fault["function"].as_str().unwrap(), fault["offset"].as_str().unwrap());
-        let named: Vec<&str> = one.stdout.lines().filter(|l| l.contains("+0x") && l.contains(" of ")).collect();
+        let place = format!(
+            "  {}+{} in ",
+            fault["function"].as_str().unwrap(),
+            fault["offset"].as_str().unwrap()
+        );
+        let named: Vec<&str> =
+            one.stdout.lines().filter(|l| l.contains("+0x") && l.contains(" of ")).collect();
         assert!(named.len() == 1 && named[0].starts_with(&place), "{place:?}: {named:?}");
     }
 }
@@ -296,7 +301,9 @@ fn a_page_is_whole() {
     for arch in Arch::ALL {
         let page = check(arch, &["recursion-glibc", "--format", "html"]).stdout;
         assert!(page.starts_with("<!DOCTYPE html>\n") && page.ends_with("</html>\n"));
-        for part in ["framehop", "__libc_start_main_impl", "Row in force", "more, see --format json"] {
+        for part in
+            ["framehop", "__libc_start_main_impl", "Row in force", "more, see --format json"]
+        {
             assert!(page.contains(part), "{arch}: no {part:?}");
         }
         // Nothing is fetched, and however much is wrong, it stays quick.
@@ -409,8 +416,16 @@ fn corpus() -> Vec<(std::path::PathBuf, Vec<u8>)> {
 #[test]
 fn mutated_baselines_break_no_promise() {
     const WORDS: [&str; 10] = [
-        "null", "-1", "1e999", "\"0xfffffffffffffffff\"", "[[[[[[[[", "{\"kind\":", "\n", "\\u0000",
-        "18446744073709551616", "\"\\ud800\"",
+        "null",
+        "-1",
+        "1e999",
+        "\"0xfffffffffffffffff\"",
+        "[[[[[[[[",
+        "{\"kind\":",
+        "\n",
+        "\\u0000",
+        "18446744073709551616",
+        "\"\\ud800\"",
     ];
     let files = corpus();
     // xorshift64

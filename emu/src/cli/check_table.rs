@@ -220,9 +220,9 @@ fn caller(caller: &Caller, other: Option<&Caller>) -> Vec<Item> {
         items.push((format!("cfa={cfa}"), differs));
     }
     let ra = caller.return_address;
-    items.push((format!("ra={ra}"), other.is_some_and(|o| o.return_address != ra)));
     let place = if caller.place.is_empty() { "in no file".into() } else { one_line(&caller.place) };
-    items.push((format!("({place})"), false));
+    let differs = other.is_some_and(|o| o.return_address != ra);
+    items.push((format!("ra={ra} ({place})"), differs));
     for (name, v) in &caller.registers {
         if other.is_some_and(|o| o.registers.get(name).is_some_and(|o| o != v)) {
             items.push((format!("{name}={v}"), true));

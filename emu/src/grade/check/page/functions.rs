@@ -172,8 +172,11 @@ impl<'r> Functions<'r> {
 
     /// The faults of one method. The first new one is open if `open` says so.
     fn faults(&self, out: &mut String, faults: &[&Fault], method: &str, open: &mut bool) {
-        let of_method: Vec<&Fault> =
-            faults.iter().copied().filter(|f| f.method == method).collect();
+        let of_method = faults.iter().copied().filter(|f| f.method == method);
+        // What is new is not to be looked for below what is known.
+        let (mut of_method, known): (Vec<&Fault>, Vec<&Fault>) =
+            of_method.partition(|f| self.is_new(f));
+        of_method.extend(known);
         if of_method.is_empty() {
             return;
         }
