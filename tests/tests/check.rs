@@ -172,9 +172,10 @@ fn identity(fault: &Value) -> [String; 4] {
 #[test]
 fn every_execution_finds_what_a_sparse_check_finds() {
     for arch in Arch::ALL {
-        for guest in ["nested-nofp", "leaf"] {
-            let sparse = Report::of(arch, &[guest]);
-            let every = Report::of(arch, &[guest, "--every"]);
+        for (guest, methods) in [("nested-nofp", "fp,dwarf,sframe,framehop"), ("leaf", "fp")] {
+            let words = [guest, "--method", methods];
+            let sparse = Report::of(arch, &words);
+            let every = Report::of(arch, &[&words[..], &["--every"]].concat());
             assert_eq!(every.header()["every"], true);
             for fault in every.kind("fault") {
                 assert_eq!(fault["checked"], fault["executions"], "{arch} {guest}: {fault}");

@@ -12,7 +12,7 @@ use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::{CheckFormat, CheckOptions};
 use crate::cli::output::{Failure, Style, complain, status, to_stderr};
 use crate::cli::summary::{ending_words, unsupported};
-use crate::cli::world::{self, unknown};
+use crate::cli::world;
 use crate::engine::schedule::Visits;
 use crate::export::ExportError;
 use crate::grade::Methods;
@@ -82,8 +82,9 @@ fn methods(options: &CheckOptions, arch: Arch) -> Result<Vec<String>, Failure> {
     let all = methods.names();
     for wanted in &options.methods {
         if !all.contains(wanted) {
-            let message = unknown("method", wanted, all.iter().map(String::as_str));
-            return Err(Failure::new(status::FAILURE, format!("--method: {message}")));
+            let all = all.join(", ");
+            let message = format!("--method: no method is called {wanted:?}; there are {all}");
+            return Err(Failure::new(status::FAILURE, message));
         }
     }
     let wanted = |name: &&String| options.methods.is_empty() || options.methods.contains(name);

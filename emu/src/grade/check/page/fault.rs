@@ -12,11 +12,11 @@ pub fn render(out: &mut String, fault: &Fault, new: bool, open: bool) {
     let class = if new { "fault" } else { "fault known" };
     let open = if open { " open=\"open\"" } else { "" };
     let known = if new { "" } else { "<span class=\"tag\">known</span>" };
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<details class=\"{class}\"{open}><summary><code class=\"at\">+{}</code>\
          <code class=\"insn\">{}</code><span class=\"point\">{}</span>\
-         <b class=\"bad\">{}</b><span class=\"dim\">{}</span>{known}</summary>\n",
+         <b class=\"bad\">{}</b><span class=\"dim\">{}</span>{known}</summary>",
         fault.offset,
         escape(&fault.instruction),
         fault.point.name(),

@@ -64,7 +64,7 @@ impl<'r> Functions<'r> {
         self.controls(out);
         let methods = self.report.header.methods.len();
         let _ =
-            write!(out, "<div class=\"wide\"><div id=\"list\" style=\"--methods:{methods}\">\n");
+            writeln!(out, "<div class=\"wide\"><div id=\"list\" style=\"--methods:{methods}\">");
         self.titles(out);
         for (function, sum) in all.iter().take(FUNCTIONS) {
             self.function(out, function, sum);
