@@ -220,7 +220,8 @@ pub struct MachineOptions {
     #[arg(long)]
     pub strace: bool,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
-    /// user stacks it gets right
+    /// user stacks it gets right; the true stacks go into FILE.truth beside the profile, for
+    /// `emu explain`
     #[arg(long)]
     pub truth: bool,
 }
