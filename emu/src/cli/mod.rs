@@ -16,6 +16,7 @@
 
 pub mod columns;
 pub mod death;
+pub mod explain;
 pub mod grades;
 pub mod guests;
 pub mod options;
@@ -57,6 +58,7 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
     match cli.command {
         Command::Run(options) => run::run(&options, words),
         Command::Show(options) => show::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Guests(options) => guests::run(&options),
     }
 }
@@ -88,7 +90,7 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
         line.push_str(tip);
     }
     let subcommand = words.get(1).and_then(|w| w.to_str());
-    let of = match subcommand.filter(|w| ["run", "show", "guests"].contains(w)) {
+    let of = match subcommand.filter(|w| ["run", "show", "explain", "guests"].contains(w)) {
         Some(word) => format!(" {word}"),
         None => String::new(),
     };

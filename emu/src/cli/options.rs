@@ -26,6 +26,7 @@ Examples:
   emu run                       sample the demo program into perf.data
   emu run -- ./prog arg         sample a program of your own
   emu run --arch aarch64 bench  sample a catalogue guest for the other architecture
+  emu explain perf.data 3       one sample of a run with --truth, word by word
   emu guests                    list the catalogue
   emu run --help                all options of a run, what the guest sees, exit status"
 )]
@@ -74,6 +75,8 @@ pub enum Command {
     Run(Box<RunOptions>),
     /// Print a binary's instructions with the rows of its unwind tables
     Show(ShowOptions),
+    /// Explain a sample of a run with --truth: its stack, and what each unwinder made of it
+    Explain(ExplainOptions),
     /// List the catalogue of guests, or show one of them
     Guests(GuestsOptions),
 }
@@ -263,6 +266,34 @@ pub struct ShowOptions {
     /// Columns of the listing, 80 to 1000 [default: those of the terminal, or 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(80..=1000))]
     pub width: Option<u16>,
+}
+
+/// `emu explain`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is printed: where the sample is, with the code around it; the true stack; for each
+method its frames, with the rule that it applied at each (in the words of `emu show`) and
+where it found the next one; where it parts from the truth, and why; and the words of the
+stack from the stack pointer up, with what they are. Frames have the numbers of the true
+stack, #0 the innermost; a frame that does not exist is marked with ??.
+
+Examples:
+  emu run --truth golden-leaf        writes perf.data and perf.data.truth
+  emu explain perf.data 3            the third sample of perf script
+  emu explain perf.data 3 --method fp --svg slide.svg")]
+pub struct ExplainOptions {
+    /// The profile, beside which is FILE.truth, or the truth file itself
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Which sample, from 1, in the order of perf script
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub sample: u64,
+    /// Write a picture of 1280 by 720 (- for standard output) instead of text
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Only this method: fp, dwarf, sframe or another one of the file (may be repeated)
+    #[arg(long, value_name = "METHOD")]
+    pub method: Vec<String>,
 }
 
 /// `emu guests`
