@@ -157,8 +157,7 @@ impl Words<'_> {
     /// What a method did, where it went wrong, and why.
     fn method(&self, replay: &Replay) -> String {
         let (e, style) = (self.e, self.style);
-        let right = replay.parting() == replay.frames.len()
-            && replay.frames.len() >= e.sample().frames.len();
+        let right = replay.is_right(e.sample());
         let verdict = replay.verdict.name();
         let verdict = if right { verdict.to_owned() } else { style.red(verdict) };
         let mut text = format!("\n{}: {verdict}\n", style.bold(&replay.name));
@@ -178,7 +177,11 @@ impl Words<'_> {
             let name = if told.truth.is_some() { name } else { style.red(&name) };
             let rule = told.rule.as_deref().map(one_line).unwrap_or_default();
             let from = match (told.source, replay.frames.get(index + 1)) {
-                (_, None) | (None, _) => String::new(),
+                (_, None) => match &replay.end {
+                    Some(end) if right => format!("  end: {}", one_line(end)),
+                    _ => String::new(),
+                },
+                (None, _) => String::new(),
                 (Some(Source::Memory(slot)), _) => format!("  next: [{slot:x}]"),
                 (Some(Source::Register(number)), _) => {
                     format!("  next: {}", register_name(e.arch(), number))
@@ -196,12 +199,13 @@ impl Words<'_> {
             let _ = match row {
                 Row::Gap => writeln!(text, "  {}", self.style.dim("other memory")),
                 Row::Skipped(n) => {
-                    let words = format!("… {} words", grouped(*n));
+                    let s = if *n == 1 { "" } else { "s" };
+                    let words = format!("… {} word{s}", grouped(*n));
                     writeln!(text, "  {}", self.style.dim(&words))
                 }
                 Row::Word { address, value, marks } => {
                     let value = value.map_or("not recorded".to_owned(), |v| format!("{v:016x}"));
-                    let marks: Vec<String> = marks.iter().map(|m| self.mark(*m)).collect();
+                    let marks = self.marks(marks);
                     let line = format!("  {address:012x}  {value:<16}  {}", marks.join(", "));
                     writeln!(text, "{}", line.trim_end())
                 }
@@ -210,10 +214,32 @@ impl Words<'_> {
         text
     }
 
-    fn mark(&self, mark: Mark) -> String {
+    fn marks(&self, marks: &[Mark]) -> Vec<String> {
+        let method = |mark: &Mark, wanted: bool| match mark {
+            Mark::Method { replay, right, .. } if *right == wanted => {
+                self.e.replays.get(*replay).map(|replay| replay.name.clone())
+            }
+            _ => None,
+        };
+        let read = |wanted| -> Vec<String> {
+            marks.iter().filter_map(|mark| method(mark, wanted)).collect()
+        };
+        let mut said: Vec<String> = marks.iter().filter_map(|m| self.mark(*m)).collect();
+        let (right, wrong) = (read(true), read(false));
+        if !right.is_empty() {
+            said.push(format!("read by {}", right.join(" and ")));
+        }
+        if !wrong.is_empty() {
+            let wrong = format!("no return address, but {} takes it for one", wrong.join(" and "));
+            said.push(self.style.red(&wrong));
+        }
+        said
+    }
+
+    fn mark(&self, mark: Mark) -> Option<String> {
         let (e, style) = (self.e, self.style);
         let register = |number: usize| register_name(e.arch(), number as u8);
-        match mark {
+        Some(match mark {
             Mark::Sp => style.bold(register(e.arch().sp())),
             Mark::Fp => style.bold(register(e.arch().fp())),
             Mark::Cfa(index) => style.dim(&format!("CFA of {}", one_line(&e.function_name(index)))),
@@ -221,11 +247,7 @@ impl Words<'_> {
                 style.cyan(&format!("return address {}", one_line(&e.frame_name(index))))
             }
             Mark::SavedFp => format!("saved {}", register(e.arch().fp())),
-            Mark::Method { replay, frame, right } => {
-                let name = e.replays.get(replay).map_or("", |replay| &replay.name);
-                let text = format!("{name} frame {frame}");
-                if right { text } else { style.red(&format!("{text} (wrong)")) }
-            }
-        }
+            Mark::Method { .. } => return None,
+        })
     }
 }

@@ -5,10 +5,11 @@
 //!                  │           ▲ Ctrl-C                                  └─► tally
 //!                  │           └─► death, summary, unsupported (stderr) ◄────┘
 //!                  ├─► show ─► columns (stdout)
+//!                  ├─► explain (stdout, or a picture)
 //!                  └─► guests (stdout)
 //! ```
 //!
-//! One file a subcommand ([`run`], [`show`], [`guests`]); [`options`] holds the command line,
+//! One file a subcommand ([`run`], [`show`], [`explain`], [`guests`]); [`options`] holds the command line,
 //! [`output`] the way errors and the profile go out, [`world`] finds the guest.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
 //! [`columns`] lays out code beside unwind rows.

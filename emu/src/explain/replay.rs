@@ -9,7 +9,7 @@ use unwinder::{
 };
 
 use crate::explain::register_name;
-use crate::grade::file::{Found, Pieces};
+use crate::grade::file::{Found, Pieces, Sample};
 use crate::grade::methods::Tables;
 use crate::grade::{MethodId, Methods, Verdict};
 use crate::show::Rows;
@@ -86,10 +86,16 @@ impl Replay {
     }
 
     /// Where it parts from the truth: the index, in both lists, of the first frame that is not
-    /// the same; `None` if all that it gave are right.
+    /// the same. All that it gave are right if that is how many there are.
     pub fn parting(&self) -> usize {
         let right = self.frames.iter().zip(0..).take_while(|(told, i)| told.truth == Some(*i));
         right.count()
+    }
+
+    /// Whether it gave all true frames and no other.
+    pub fn is_right(&self, sample: &Sample) -> bool {
+        let (parting, given) = (self.parting(), self.frames.len());
+        parting == given && given >= sample.frames.len()
     }
 }
 
@@ -169,7 +175,7 @@ fn records(found: &Found, frames: &mut [Told]) -> Option<String> {
     match log.records.get(given) {
         _ if next == 0 => Some(format!("{fp} is 0")),
         Some((_, None)) => Some(format!("{fp} is {next:#x}, where nothing can be read")),
-        Some((record, Some((_, 0)))) => Some(format!("the record at {record:#x} is the last one")),
+        Some((record, Some((_, 0)))) => Some(format!("[{record:#x}+8], its next address, is 0")),
         Some(_) => None,
         None => Some(format!("{fp} is {next:#x}, which is no address of a record")),
     }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::explain::stack::return_slot;
+use crate::explain::why::why;
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name};
 
 const WIDTH: u32 = 1280;
@@ -12,7 +13,7 @@ const HEIGHT: u32 = 720;
 /// Top of the stack's first row, height of a row, rows at most.
 const TOP: u32 = 152;
 const ROW: u32 = 24;
-const ROWS: usize = 22;
+const ROWS: usize = 21;
 
 /// Left edges: true frames, addresses, words, methods.
 const FRAMES: u32 = 28;
@@ -41,6 +42,7 @@ pub fn svg(e: &Explained) -> String {
     for (n, replay) in shown.iter().enumerate() {
         page.method(replay, METHODS + n as u32 * width, width - 10);
     }
+    page.foot();
     let about = escape(&format!("Sample {} explained", e.sample().n));
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
@@ -102,8 +104,10 @@ impl Page<'_> {
         self.label(Label { x: FRAMES, y: 50, size: 28, class: "b" }, &short(&title, 1220, 28));
         let address = sample.frames.first().map(|f| f.code_address());
         let file = address.and_then(|a| e.places.file(a)).unwrap_or("no file");
-        let line = address.and_then(|a| e.places.line(a)).unwrap_or_default();
-        let place = format!("{file}, {}, {}  {line}", e.arch(), sample.point.name());
+        let line = address.and_then(|a| e.places.line(a));
+        let line = line.map(|line| format!("{line} in ")).unwrap_or_default();
+        let (arch, point) = (e.arch(), sample.point.name());
+        let place = format!("{line}{file} ({arch}); program point: {point}");
         self.label(Label { x: FRAMES, y: 80, size: 17, class: "dim" }, &short(&place, 1220, 17));
         let head = |x| Label { x, y: TOP - 26, size: 17, class: "b" };
         self.label(head(FRAMES), "True frames");
@@ -137,29 +141,48 @@ impl Page<'_> {
             _ => "#f5f6f8",
         };
         self.rect([WORD, y + 1, 190, ROW - 2], fill, "#c3cad3");
-        let value = value.map_or("not recorded".to_owned(), |v| format!("{v:016x}"));
-        self.label(Label { x: WORD + 8, y: y + 17, size: 14, class: "m" }, &value);
-        let class = if marks.contains(&Mark::Sp) { "m b" } else { "m dim" };
-        let address = format!("{address:x}");
-        self.label(Label { x: ADDRESS, y: y + 16, size: 12, class }, &address);
-        let fp = register_name(self.e.arch(), self.e.arch().fp() as u8);
-        let sp = register_name(self.e.arch(), self.e.arch().sp() as u8);
-        let names = marks.iter().filter_map(|mark| match mark {
-            Mark::Sp => Some(sp.to_owned()),
-            Mark::Fp => Some(fp.to_owned()),
-            Mark::SavedFp => Some(format!("saved {fp}")),
+        // Addresses have 12 digits: behind them is room for a word.
+        let (digits, room) = match value {
+            Some(v) if v >> 48 == 0 => (format!("{v:012x}"), 72),
+            Some(v) => (format!("{v:016x}"), 36),
+            None => ("not recorded".to_owned(), 72),
+        };
+        self.label(Label { x: WORD + 8, y: y + 17, size: 14, class: "m" }, &digits);
+        let number = |n: usize| register_name(self.e.arch(), n as u8);
+        let (sp, fp) = (number(self.e.arch().sp()), number(self.e.arch().fp()));
+        let saved = |short: bool| if short { fp.to_owned() } else { format!("saved {fp}") };
+        let what = marks.iter().rev().find_map(|mark| match mark {
+            Mark::SavedFp => Some(saved(room < 50)),
             Mark::ReturnAddress(n) => Some(format!("into #{n}")),
             _ => None,
         });
-        let names: Vec<String> = names.collect();
-        // Inside the word's box there is room behind 16 digits for a short word.
-        let x = WORD + 190 - 5;
-        let text = escape(&short(&names.join(" "), 58, 11));
+        self.right_aligned(WORD + 185, y + 16, &short(&what.unwrap_or_default(), room, 11));
+        let pointer = |mark, name| if marks.contains(&mark) { name } else { "" };
+        let pointers = format!("{} {}", pointer(Mark::Sp, sp), pointer(Mark::Fp, fp));
+        self.right_aligned(WORD - 5, y + 16, pointers.trim());
+        let class = if marks.contains(&Mark::Sp) { "m b" } else { "m dim" };
+        self.label(Label { x: ADDRESS, y: y + 16, size: 11, class }, &format!("{address:x}"));
+    }
+
+    fn right_aligned(&mut self, x: u32, y: u32, text: &str) {
+        let text = escape(text);
         let _ = writeln!(
             self.text,
-            "<text x=\"{x}\" y=\"{}\" font-size=\"10\" text-anchor=\"end\" class=\"dim\">{text}</text>",
-            y + 15
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"11\" text-anchor=\"end\">{text}</text>"
         );
+    }
+
+    /// Below all: what is wrong with the first method that is, and why.
+    fn foot(&mut self) {
+        let wrong = self.e.replays.iter().find(|replay| !replay.is_right(self.e.sample()));
+        let Some(replay) = wrong else { return };
+        let said = why(self.e, replay);
+        let (first, rest) = said.split_at(1.min(said.len()));
+        let first = format!("{}: {}", replay.name, first.concat());
+        let y = TOP + ROWS as u32 * ROW + 24;
+        self.label(Label { x: FRAMES, y, size: 16, class: "bad" }, &short(&first, 1224, 15));
+        let rest = rest.join("; ");
+        self.label(Label { x: FRAMES, y: y + 22, size: 16, class: "" }, &short(&rest, 1224, 15));
     }
 
     /// Brackets to the left: the part of the stack of each frame.
@@ -195,8 +218,7 @@ impl Page<'_> {
         let e = self.e;
         let head = Label { x, y: TOP - 26, size: 17, class: "b" };
         self.label(head, &short(&replay.name, width, 17));
-        let right = replay.parting() == replay.frames.len()
-            && replay.frames.len() >= e.sample().frames.len();
+        let right = replay.is_right(e.sample());
         let class = if right { "ok" } else { "bad" };
         let verdict = short(replay.verdict.name(), width, 14);
         self.label(Label { x, y: TOP - 8, size: 14, class }, &verdict);
@@ -275,7 +297,7 @@ impl Look {
 
     fn missing(e: &Explained, index: usize) -> Look {
         Look {
-            text: format!("missing {}", e.frame_name(index)),
+            text: format!("missing {}", e.function_name(index)),
             fill: "#ffffff",
             stroke: "#cf3a40",
             class: "bad",

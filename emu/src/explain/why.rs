@@ -7,8 +7,8 @@ use crate::grade::file::FrameKind;
 /// Sentences about a method, the first of which says what is wrong.
 pub fn why(e: &Explained, replay: &Replay) -> Vec<String> {
     let parting = replay.parting();
-    let (found, truth) = (replay.frames.len(), e.sample().frames.len());
-    if parting == found && parting >= truth {
+    let found = replay.frames.len();
+    if replay.is_right(e.sample()) {
         let s = if found == 1 { "the only frame is" } else { "frames are" };
         return vec![if found == 1 {
             format!("{s} right")
@@ -98,9 +98,16 @@ fn record(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
     };
     match owner {
         Some(owner) if owner == here => Vec::new(),
-        Some(owner) => {
+        Some(owner) if replay.frames.get(here + 1).is_some_and(|f| f.truth == Some(owner + 1)) => {
             let record = e.function_name(owner);
-            vec![state, format!("{fp} points to the record of {record}, and so behind its call")]
+            vec![
+                state,
+                format!("{fp} points to the record of {record}, which leads to #{}", owner + 1),
+            ]
+        }
+        Some(owner) => {
+            let owner = e.function_name(owner);
+            vec![state, format!("{fp} points into the frame of {owner}, to no frame record")]
         }
         None if replay.frames[here].source.is_some() => {
             vec![format!("{name} uses {fp} for something else: it points into no live frame")]
