@@ -6,14 +6,46 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cli::options::{ExplainOptions, is_stdout};
+use arch::Arch;
+use clap::Args;
+
+use crate::cli::options::is_stdout;
 use crate::cli::output::{Failure, Style, complain, one_line, status, to_stdout, truth_of};
 use crate::cli::summary::grouped;
 use crate::cli::world;
+use crate::explain::stack::return_slot;
 use crate::explain::why::why;
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name, svg};
 use crate::grade::file::{FrameKind, Reader};
 use crate::perf::record::FileId;
+
+/// `emu explain`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is printed: where the sample is, with the code around it; the true stack; for each
+method its frames, with the rule that it applied at each (in the words of `emu show`) and
+where it found the next one; where it parts from the truth, and why; and the words of the
+stack from the stack pointer up, with what they are. Frames have the numbers of the true
+stack, #0 the innermost; a frame that does not exist is marked with ??.
+
+Examples:
+  emu run --truth golden-leaf        writes perf.data and perf.data.truth
+  emu explain perf.data 3            the third sample of perf script
+  emu explain perf.data 3 --method fp --svg slide.svg")]
+pub struct ExplainOptions {
+    /// The profile, beside which is FILE.truth, or the truth file itself
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Which sample, from 1, in the order of perf script
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub sample: u64,
+    /// Write a picture of 1280 by 720 (- for standard output) instead of text
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Only this method: fp, dwarf, sframe or another one of the file (may be repeated)
+    #[arg(long, value_name = "METHOD")]
+    pub method: Vec<String>,
+}
 
 /// Frames of a list that are printed; of a longer one the first and the last ones.
 const FRAMES: usize = 24;
@@ -195,6 +227,7 @@ impl Words<'_> {
     /// The stack, word by word.
     fn stack(&self) -> String {
         let mut text = self.head("the stack, from the stack pointer up");
+        text.push_str(&self.link_register());
         for row in &Stack::new(self.e).0 {
             let _ = match row {
                 Row::Gap => writeln!(text, "  {}", self.style.dim("other memory")),
@@ -212,6 +245,21 @@ impl Words<'_> {
             };
         }
         text
+    }
+
+    /// The return address of the innermost frame, if that is in the link register alone.
+    fn link_register(&self) -> String {
+        let e = self.e;
+        let caller = e.sample().frames.get(1).filter(|f| f.kind == FrameKind::Return);
+        let (Arch::Aarch64, Some(caller), None) = (e.arch(), caller, return_slot(e, 0)) else {
+            return String::new();
+        };
+        let link = e.sample().regs(e.arch()).gp[arch::aarch64::regs::LR];
+        if e.arch().strip_pac(link) != caller.address.0 {
+            return String::new();
+        }
+        let name = self.style.cyan(&format!("return address {}", one_line(&e.frame_name(1))));
+        format!("  {:<12}  {link:016x}  {name}\n", "x30")
     }
 
     fn marks(&self, marks: &[Mark]) -> Vec<String> {

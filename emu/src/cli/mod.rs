@@ -15,11 +15,14 @@
 //! [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
 
+pub mod check;
+pub mod check_table;
 pub mod columns;
 pub mod death;
 pub mod explain;
 pub mod grades;
 pub mod guests;
+pub mod machine;
 pub mod options;
 pub mod output;
 pub mod place;
@@ -58,6 +61,7 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
     };
     match cli.command {
         Command::Run(options) => run::run(&options, words),
+        Command::Check(options) => check::run(&options, words),
         Command::Show(options) => show::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Guests(options) => guests::run(&options),

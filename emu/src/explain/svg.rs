@@ -17,7 +17,7 @@ const ROWS: usize = 21;
 
 /// Left edges: true frames, addresses, words, methods.
 const FRAMES: u32 = 28;
-const ADDRESS: u32 = 300;
+const ADDRESS: u32 = 290;
 const WORD: u32 = 420;
 const METHODS: u32 = 630;
 const RIGHT: u32 = WIDTH - 28;
@@ -123,7 +123,10 @@ impl Page<'_> {
             match row {
                 _ if last => self.label(middle, &format!("… {} rows more", rows.len() - n)),
                 Row::Gap => self.label(middle, "other memory"),
-                Row::Skipped(n) => self.label(middle, &format!("… {n} words")),
+                Row::Skipped(n) => {
+                    let s = if *n == 1 { "" } else { "s" };
+                    self.label(middle, &format!("… {n} word{s}"));
+                }
                 Row::Word { address, value, marks } => {
                     self.word(y, *address, *value, marks);
                     self.rows.push((*address, y + ROW / 2));
@@ -246,6 +249,9 @@ impl Page<'_> {
     /// the next one must be below.
     fn boxed(&mut self, x: u32, width: u32, below: u32, at: Option<u64>, look: &Look) -> u32 {
         let row = at.and_then(|at| self.rows.iter().find(|(address, _)| *address == at));
+        if row.is_none() && at.is_some() {
+            return below; // its row is not shown
+        }
         let y = row.map_or(below, |(_, middle)| middle - ROW / 2).max(below);
         if y + ROW > TOP + ROWS as u32 * ROW {
             return y + ROW;

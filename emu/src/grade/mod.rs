@@ -8,6 +8,7 @@
 //! ```
 
 pub mod by_point;
+pub mod check;
 pub mod file;
 pub mod grader;
 pub mod methods;
