@@ -39,7 +39,7 @@ impl Columns {
     /// there has none.
     pub fn new(style: Style, width: usize, highest: u64, cfi: bool, sframe: bool) -> Columns {
         let address = format!("{highest:x}").len().max("address".len());
-        let instruction = (width * 28 / 100).clamp(24, 44);
+        let instruction = (width * 28 / 100).clamp(24, 36);
         // Gutter, gaps, the mark.
         let rest = width.saturating_sub(3 + address + 2 + instruction + 2);
         let (cfi, sframe) = match (cfi, sframe) {
