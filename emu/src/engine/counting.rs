@@ -17,7 +17,7 @@ use memmap2::{MmapMut, MmapOptions};
 use rustix::mm::MprotectFlags;
 
 use crate::engine::EngineError;
-use crate::engine::flow::BlockFlow;
+use crate::engine::flow::{BlockFlow, Hold};
 
 /// What is known of one block.
 #[derive(Debug)]
@@ -84,6 +84,12 @@ impl Left {
         Left(instructions).give_branches(branches as i64 - 1)
     }
 
+    /// The word 0, as translated code writes it.
+    #[cfg(test)]
+    pub const fn from_zero() -> Left {
+        Left(0)
+    }
+
     const fn give_branches(self, n: i64) -> Left {
         Left(self.0.wrapping_add((n as u64) << 32))
     }
@@ -133,12 +139,18 @@ pub(super) struct Hot {
     /// Address of the block that runs now if the fast path counted it, else
     /// [`Hot::COUNTED_SLOWLY`].
     pub last: u64,
+    /// The block that runs now, if it ends in a transfer that is followed.
+    pub hold: Hold,
+    /// 1 if the stack pointer was set since the last transfer.
+    pub sp_was_set: u8,
     /// For the slow path: the hooks' shared state.
     pub shared: *mut c_void,
     /// Blocks get the fast path inside their own code (see [`super::inline`]).
     pub inlines: bool,
     /// Transfers of control are followed.
     pub follows: bool,
+    /// Some executions of blocks are looked at: no block is counted by the table.
+    pub scheduled: bool,
     slots: [Slot; SLOTS],
     /// What the blocks of the slots do, if transfers are followed.
     flows: [BlockFlow; SLOTS],
@@ -173,6 +185,19 @@ impl Hot {
             Arch::Aarch64 => 2,
         };
         (addr >> shift) as usize % SLOTS
+    }
+
+    /// A block starts that ends in a transfer or sets the stack pointer.
+    #[inline]
+    pub const fn begin_flow(&mut self, addr: u64, size: u32, flow: BlockFlow) {
+        if flow.sets_sp() {
+            self.sp_was_set = 1;
+        }
+        if flow.transfer().is_some() {
+            self.hold = Hold { left: self.left, addr, size, flow: flow.number() as u32 };
+            // No block fits an empty budget: the next one asks.
+            self.left = Left::new(0, 1);
+        }
     }
 
     /// What the block does that was counted last.
@@ -219,12 +244,21 @@ impl HotMemory {
     const LEN: usize = 64 << 20;
     /// Where the room for code begins.
     const CODE: usize = size_of::<Hot>().next_multiple_of(4096);
+    /// Where the visit counters begin, see [`super::schedule`].
+    const COUNTERS: usize = Self::CODE + 4096;
+    /// How many there are.
+    pub const MAX_COUNTERS: usize = 1 << 22;
 
     /// An empty table.
     pub fn new() -> Result<HotMemory, EngineError> {
         let map = MmapOptions::new().len(Self::LEN).no_reserve_swap().map_anon();
         map.map(HotMemory)
             .map_err(|e| EngineError::Arena { wanted: Self::LEN as u64, reason: e.to_string() })
+    }
+
+    /// Where [`HotMemory::set_code`] puts code.
+    pub fn code_address(&self) -> u64 {
+        self.0.as_ptr() as u64 + Self::CODE as u64
     }
 
     /// Puts `code`, at most a page, behind the table and makes it executable; returns its
@@ -238,7 +272,17 @@ impl HotMemory {
         unsafe { rustix::mm::mprotect(start, page.len(), flags) }.ok()?;
         Some(start as u64)
     }
+
+    /// Where counter `index` is, below [`HotMemory::MAX_COUNTERS`].
+    pub fn counter(&mut self, index: usize) -> Option<&mut i32> {
+        let at = Self::COUNTERS + 4 * index;
+        let bytes = self.0.get_mut(at..at + 4)?;
+        // SAFETY: the place is aligned, since the mapping is, and any bytes are an `i32`.
+        Some(unsafe { &mut *bytes.as_mut_ptr().cast::<i32>() })
+    }
 }
+
+const _: () = assert!(HotMemory::COUNTERS + 4 * HotMemory::MAX_COUNTERS <= HotMemory::LEN);
 
 impl std::ops::Deref for HotMemory {
     type Target = Hot;
@@ -350,7 +394,7 @@ impl Counts {
             decode(decoder, &bytes)
         });
         self.sizes.insert(addr, size);
-        let slow = block.rep.is_some() || block.forbidden.is_some();
+        let slow = block.rep.is_some() || block.forbidden.is_some() || hot.scheduled;
         if !slow && (1..1 << 16).contains(&size) {
             let cost = cost(block.len(), u64::from(block.branches));
             hot.remember(arch, addr, size, cost, block.flow);

@@ -34,10 +34,20 @@ pub struct Event {
     pub sp_was_set: bool,
 }
 
+/// The values of the callee-saved registers, in ascending order of their DWARF numbers:
+/// `rbx rbp r12`–`r15`, then zeros; `x19`–`x29`.
+pub type CalleeSaved = [u64; 11];
+
 /// Who wants to know.
 pub trait FlowSink {
-    /// Takes events in their order.
-    fn take(&mut self, events: &[Event]);
+    /// Takes events in their order. `saved` has the callee-saved registers at each call among
+    /// them, if they are wanted, else nothing.
+    fn take(&mut self, events: &[Event], saved: &[CalleeSaved]);
+
+    /// Whether the registers at calls are wanted.
+    fn wants_registers(&self) -> bool {
+        false
+    }
 }
 
 /// What a block does to the flow of control and to the stack, as the hook's table has it.
@@ -75,50 +85,97 @@ impl BlockFlow {
     pub const fn sets_sp(self) -> bool {
         self.0 & BlockFlow::SETS_SP != 0
     }
+
+    /// As a number below [`BlockFlow::COUNT`].
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The inverse of [`BlockFlow::number`].
+    pub const fn from_number(number: u8) -> BlockFlow {
+        BlockFlow(number % BlockFlow::COUNT)
+    }
+
+    /// How many different ones there are.
+    pub const COUNT: u8 = 8;
 }
 
-/// A block that ends in a transfer runs; its successor has not started.
+/// A block that ends in a transfer runs; its successor has not started. Translated code
+/// writes it, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub(super) struct Hold {
     /// The budget, which the fast path must not see.
     pub left: Left,
-    pub kind: Transfer,
-    /// First address of the block and the one behind it.
-    pub block: (u64, u64),
+    /// First address of the block.
+    pub addr: u64,
+    /// Its bytes.
+    pub size: u32,
+    /// Its [`BlockFlow`]'s number; 0: no block is held.
+    pub flow: u32,
+}
+
+impl Hold {
+    /// No block.
+    pub const NONE: Hold = Hold { left: Left::new(0, 1), addr: 0, size: 0, flow: 0 };
+
+    /// Whether there is one.
+    #[inline(always)]
+    pub const fn is_some(&self) -> bool {
+        self.flow != 0
+    }
+
+    /// Address behind the block.
+    pub const fn end(&self) -> u64 {
+        self.addr.wrapping_add(self.size as u64)
+    }
+}
+
+/// Where a thread is after a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Landing {
+    pub pc: u64,
+    pub sp: u64,
+    pub saved: CalleeSaved,
 }
 
 /// Events on their way to the sink.
 pub(super) struct Flow {
     sink: Box<dyn FlowSink>,
     events: Vec<Event>,
-    sp_was_set: bool,
+    saved: Vec<CalleeSaved>,
+    pub wants_registers: bool,
 }
 
 impl Flow {
-    const BATCH: usize = 1024;
+    const BATCH: usize = 256;
 
     pub fn new(sink: Box<dyn FlowSink>) -> Flow {
-        Flow { sink, events: Vec::with_capacity(Flow::BATCH), sp_was_set: false }
+        let wants_registers = sink.wants_registers();
+        let events = Vec::with_capacity(Flow::BATCH);
+        Flow { sink, events, saved: Vec::with_capacity(Flow::BATCH), wants_registers }
     }
 
-    /// A block started that sets the stack pointer.
-    pub const fn sp_is_set(&mut self) {
-        self.sp_was_set = true;
-    }
-
-    /// The transfer at the end of `hold`'s block went to `to`.
-    pub fn push(&mut self, hold: &Hold, to: u64, sp: u64) {
-        let sp_was_set = std::mem::take(&mut self.sp_was_set);
-        self.events.push(Event { kind: hold.kind, next: hold.block.1, to, sp, sp_was_set });
+    /// The transfer at the end of `hold`'s block landed.
+    #[inline]
+    pub fn push(&mut self, hold: &Hold, landing: &Landing, sp_was_set: bool) {
+        let Some(kind) = BlockFlow::from_number(hold.flow as u8).transfer() else { return };
+        if self.wants_registers && kind == Transfer::Call {
+            self.saved.push(landing.saved);
+        }
+        let (to, sp) = (landing.pc, landing.sp);
+        self.events.push(Event { kind, next: hold.end(), to, sp, sp_was_set });
         if self.events.len() == Flow::BATCH {
             self.flush();
         }
     }
 
     /// Delivers what is there.
+    #[cold]
     pub fn flush(&mut self) {
-        self.sink.take(&self.events);
+        self.sink.take(&self.events, &self.saved);
         self.events.clear();
+        self.saved.clear();
     }
 }
 

@@ -11,39 +11,43 @@ use arch::Arch;
 use unicorn_engine_sys as uc;
 use unicorn_engine_sys::HookType;
 
-use crate::engine::counting::{Hot, cost};
+use crate::engine::counting::{Cost, Hot};
 use crate::engine::flow::BlockFlow;
-use crate::engine::inline::{FAR, Sites};
+use crate::engine::inline::{FAR, Site};
 use crate::engine::shared::{Shared, Stop};
 use crate::engine::{Access, Engine, EngineError};
 
 /// Runs for every block that does not count itself, so it makes no call unless it must.
-/// `ra` is where it returns to.
+/// `ra` is where it returns to, `env` what the host's frame pointer holds: in translated code
+/// of x86_64 hosts, the guest's registers. Returns where to go on in the block's code.
 unsafe extern "C" fn on_block<const AARCH64: bool>(
     raw: *mut uc::uc_engine,
     addr: u64,
     size: u32,
     data: *mut c_void,
     ra: u64,
-) {
+    env: u64,
+) -> u64 {
     let arch = if AARCH64 { Arch::Aarch64 } else { Arch::X86_64 };
     let data = (data as usize ^ FAR) as *mut Hot;
     // SAFETY: it is the engine's `Hot`, which nobody else touches during a run.
     let hot = unsafe { &mut *data };
     match hot.count(arch, addr, size) {
+        Some(cost) => {
+            let flow = if hot.follows { hot.flow(arch, addr) } else { BlockFlow::NONE };
+            if flow != BlockFlow::NONE {
+                hot.begin_flow(addr, size, flow);
+            }
+            // SAFETY: the same arguments. The low half of the cost: the instructions.
+            if hot.inlines { unsafe { inline(data, ra, addr, size, cost, flow) } } else { ra }
+        }
         // SAFETY: the same arguments.
-        Some(_) if hot.follows && hot.flow(arch, addr) != BlockFlow::NONE => unsafe {
-            begin_flow(data, addr, size, hot.flow(arch, addr));
-        },
-        // SAFETY: the same arguments.
-        Some(cost) if hot.inlines => unsafe { inline(data, ra, size, cost) },
-        Some(_) => {}
-        // SAFETY: the same arguments.
-        None => unsafe { on_other_block(raw, addr, size, data) },
+        None => unsafe { on_other_block(raw, addr, size, data, ra, env) },
     }
 }
 
-/// [`on_block`] with its return address. Other hosts than x86_64 have no use for it.
+/// [`on_block`] with its return address, and back to where it says. Other hosts than x86_64
+/// have no use for it.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn enter<const AARCH64: bool>(
@@ -52,8 +56,17 @@ unsafe extern "C" fn enter<const AARCH64: bool>(
     size: u32,
     data: *mut c_void,
 ) {
-    // The stack is as the caller of `on_block` would leave it; r8 is the fifth argument.
-    core::arch::naked_asm!("mov r8, [rsp]", "jmp {}", sym on_block::<AARCH64>)
+    // r8 and r9 are the fifth and the sixth argument.
+    core::arch::naked_asm!(
+        "mov r8, [rsp]",
+        "mov r9, rbp",
+        "sub rsp, 8",
+        "call {on_block}",
+        "add rsp, 8",
+        "mov [rsp], rax",
+        "ret",
+        on_block = sym on_block::<AARCH64>,
+    )
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -64,83 +77,96 @@ unsafe extern "C" fn enter<const AARCH64: bool>(
     data: *mut c_void,
 ) {
     // SAFETY: the same arguments.
-    unsafe { on_block::<AARCH64>(raw, addr, size, data, 0) }
+    let _ = unsafe { on_block::<AARCH64>(raw, addr, size, data, 0, 0) };
 }
 
-/// A block of interest starts.
-unsafe fn begin_flow(data: *mut Hot, addr: u64, size: u32, flow: BlockFlow) {
-    // SAFETY: as in `on_block`.
-    let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
-    shared.begin_flow(addr, size, flow);
-}
-
-/// Puts the fast path into a block's own code.
+/// Puts the fast path into a block's own code; returns where the block goes on.
 #[cold]
 #[inline(never)]
-unsafe fn inline(data: *mut Hot, ra: u64, size: u32, cost: u64) {
+unsafe fn inline(
+    data: *mut Hot,
+    ra: u64,
+    addr: u64,
+    size: u32,
+    cost: Cost,
+    flow: BlockFlow,
+) -> u64 {
     // SAFETY: as in `on_block`; `ra` is in the code of the block that called the hook.
     unsafe {
-        let hot = &mut *data;
-        let shared = &mut *hot.shared.cast::<Shared>();
-        // The low half: the instructions.
-        if !shared.sites.inline(hot, ra, size, cost & 0xffff_ffff) {
-            hot.inlines = false;
-        }
+        let shared = &mut *(*data).shared.cast::<Shared>();
+        shared.inline(ra, addr, size, cost & 0xffff_ffff, flow)
     }
 }
 
-/// The slow path of a block that counts itself: the budget does not cover it.
+/// The slow path of a block that counts itself: the budget does not cover it, it comes after
+/// a transfer, or it is due to be looked at. `ra` is behind its own code.
 pub(super) unsafe extern "C" fn on_inlined_block(
     raw: *mut uc::uc_engine,
     addr: u64,
     _size: u32,
     data: *mut Hot,
     ra: u64,
+    env: u64,
 ) {
     // SAFETY: as in `on_block`.
     let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
     // SAFETY: the block that returns to `ra` counts itself.
-    let own = unsafe { Sites::cost(ra) };
+    let site = unsafe { Site::at(ra) };
+    let own = site.cost();
     shared.hot.left.undo(own);
-    if shared.hold.is_some() {
-        // It was asked only because the block before it ended in a transfer.
-        shared.end_flow(raw, addr);
-        if let Some(rest) = shared.hot.left.take_amply(cost(u64::from(own), 0)) {
-            shared.hot.left = rest;
-            return;
-        }
+    if shared.hot.hold.is_some() {
+        shared.end_flow(raw, env, addr);
+    }
+    if shared.goes_on_inlined(site, addr, own) {
+        return;
     }
     // Its own code has made it the last one already.
     shared.forget_last_block();
     let size = shared.sites.size(ra).unwrap_or_default();
-    // SAFETY: the same arguments.
-    unsafe { on_other_block(raw, addr, size, data) };
-}
-
-/// A block that is new, ends a `rep`, must not run whole or does not fit the budget.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn on_other_block(raw: *mut uc::uc_engine, addr: u64, size: u32, data: *mut Hot) {
-    // SAFETY: as in `on_block`; `Hot::shared` is set when the hook is installed.
-    let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
-    if shared.hold.is_some() {
-        shared.end_flow(raw, addr);
-        let arch = shared.arch;
-        if shared.hot.count(arch, addr, size).is_some() {
-            let flow = shared.hot.flow(arch, addr);
-            if flow != BlockFlow::NONE {
-                shared.begin_flow(addr, size, flow);
-            }
-            return;
-        }
-    }
     if !shared.count_slowly(addr, size) {
         // SAFETY: asking the running engine to stop is what hooks are for.
         unsafe { uc::uc_emu_stop(raw) };
     }
 }
 
-unsafe extern "C" fn on_tlb_fill(
+/// A block that is new, ends a `rep`, must not run whole, does not fit the budget, or comes
+/// after a transfer. Returns where the block goes on.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn on_other_block(
+    raw: *mut uc::uc_engine,
+    addr: u64,
+    size: u32,
+    data: *mut Hot,
+    ra: u64,
+    env: u64,
+) -> u64 {
+    // SAFETY: as in `on_block`; `Hot::shared` is set when the hook is installed.
+    let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
+    if shared.hot.hold.is_some() {
+        shared.end_flow(raw, env, addr);
+        let arch = shared.arch;
+        if let Some(cost) = shared.hot.count(arch, addr, size) {
+            let flow = shared.hot.flow(arch, addr);
+            if flow != BlockFlow::NONE {
+                shared.hot.begin_flow(addr, size, flow);
+            }
+            if shared.hot.inlines {
+                return shared.inline(ra, addr, size, cost & 0xffff_ffff, flow);
+            }
+            return ra;
+        }
+    }
+    if !shared.count_slowly(addr, size) {
+        // SAFETY: asking the running engine to stop is what hooks are for.
+        unsafe { uc::uc_emu_stop(raw) };
+    } else if shared.schedule.is_some() && shared.hot.inlines {
+        return shared.inline_scheduled(ra, addr, size);
+    }
+    ra
+}
+
+pub(super) unsafe extern "C" fn on_tlb_fill(
     _raw: *mut uc::uc_engine,
     va: u64,
     kind: uc::MemType,

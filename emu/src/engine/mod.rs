@@ -18,6 +18,8 @@
 //! * [`flow`]: calls, returns and indirect jumps, as they happen.
 //! * `unicorn`: the raw handle; nothing but calls across the C ABI.
 //! * `hooks`: what unicorn calls while guest code runs; `shared`: what hooks and run loop share.
+//! * [`schedule`], [`stepper`]: a second CPU that shows chosen executions, instruction by
+//!   instruction.
 //! * `inline`: the block hook's fast path inside translated code, on x86_64 hosts.
 //! * `run`: the run loop: exact stops, look-ahead fetches, self-modifying code.
 //! * `x86_64`, `aarch64`: CPU set-up and registers.
@@ -36,7 +38,9 @@ pub mod flow;
 mod hooks;
 mod inline;
 mod run;
+pub mod schedule;
 mod shared;
+pub mod stepper;
 mod unicorn;
 
 mod aarch64;
@@ -51,7 +55,9 @@ pub use arena::{Arena, Bin, FRAME_SIZE, Frame};
 pub use filemap::FileMap;
 
 use crate::engine::flow::{Flow, FlowSink};
+use crate::engine::schedule::{Schedule, Visits};
 use crate::engine::shared::{Shared, SharedMemory};
+use crate::engine::stepper::{Sight, Stepper};
 use crate::engine::unicorn::Handle;
 
 /// Kind of a memory access.
@@ -207,6 +213,7 @@ pub enum EngineError {
 pub struct Engine {
     arch: Arch,
     handle: Handle,
+    stepper: Option<Stepper>,
     shared: SharedMemory,
 }
 
@@ -214,8 +221,12 @@ impl Engine {
     /// Creates a CPU at user level whose physical memory is `arena`.
     pub fn new(arch: Arch, arena: &mut Arena) -> Result<Engine, EngineError> {
         let handle = Handle::open(arch)?;
-        let mut engine =
-            Engine { arch, handle, shared: SharedMemory::new(Shared::new(arch, arena)?) };
+        let mut engine = Engine {
+            arch,
+            handle,
+            stepper: None,
+            shared: SharedMemory::new(Shared::new(arch, arena)?),
+        };
         engine.handle.map_arena(arena)?;
         engine.install_hooks()?;
         match arch {
@@ -279,6 +290,34 @@ impl Engine {
         self.shared.forget_blocks();
         self.shared.sites.clear();
         self.handle.flush_blocks()
+    }
+
+    /// Shows `sight` instructions before they are executed, from now on: those of every block
+    /// when `visits` says. Transfers of control that [`Engine::follow`]'s sink is told of come
+    /// before the instructions that follow them.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Call`] if a second CPU cannot be made, or the code not dropped.
+    pub fn look(
+        &mut self,
+        arena: &Arena,
+        sight: Box<dyn Sight>,
+        visits: Visits,
+    ) -> Result<(), EngineError> {
+        self.stepper = Some(Stepper::new(self.arch, arena, &self.shared, sight)?);
+        self.shared.schedule = Some(Schedule::new(visits));
+        self.shared.hot.scheduled = true;
+        self.shared.forget_blocks();
+        self.shared.sites.clear();
+        self.handle.flush_blocks()
+    }
+
+    /// First address, size and executions of each block that was executed since
+    /// [`Engine::look`].
+    pub fn executions(&mut self) -> Vec<(u64, u32, u64)> {
+        let shared = &mut *self.shared;
+        shared.schedule.as_ref().map_or(Vec::new(), |s| s.executions(&mut shared.hot))
     }
 
     /// Forgets cached translations; call after any page-table change that takes a

@@ -4,8 +4,9 @@ use arch::Arch;
 use arch::decode::Special;
 
 use crate::engine::arena::FRAME_SIZE;
-use crate::engine::counting::Left;
+use crate::engine::counting::{Left, cost};
 use crate::engine::shared::{DROP_WINDOW, Stepping, Stop};
+use crate::engine::stepper::Stepped;
 use crate::engine::{
     Access, Arena, Budget, Engine, EngineError, Exception, Exit, Frame, Mmu, Run, aarch64, x86_64,
 };
@@ -81,6 +82,7 @@ impl Engine {
         if self.shared.tlb_stale {
             self.handle.flush_tlb()?;
             self.shared.tlb_stale = false;
+            self.outdate_stepper();
         }
         self.shared.stop = Stop::None;
         let pc = self.pc();
@@ -120,6 +122,7 @@ impl Engine {
             Stop::None => Ok(None),
             Stop::Syscall => Ok(Some(Exit::Syscall)),
             Stop::Block { addr, size } => self.stop_inside(arena, mmu, addr, size),
+            Stop::Due { addr, size } => self.look_at(arena, mmu, addr, size),
             Stop::Miss { page, access } => {
                 self.take_back_unretired()?;
                 let pc_page = self.pc() & !(FRAME_SIZE - 1);
@@ -256,6 +259,59 @@ impl Engine {
         result
     }
 
+    fn outdate_stepper(&mut self) {
+        if let Some(stepper) = &mut self.stepper {
+            stepper.stale = true;
+        }
+    }
+
+    /// The block at `addr`, which fits the budget, is due: the stepper executes it.
+    fn look_at(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        addr: u64,
+        size: u32,
+    ) -> Result<Option<Exit>, EngineError> {
+        let unknown = || EngineError::Stray { pc: addr, detail: "unknown block".to_owned() };
+        let Some(stepper) = &mut self.stepper else { return Err(unknown()) };
+        if let Some(flow) = &mut self.shared.flow {
+            flow.flush();
+        }
+        self.shared.lend(arena, mmu);
+        let mut code = Vec::with_capacity(size as usize);
+        self.shared.copy_code_span(addr, size, &mut code);
+        let block = self.shared.counts.get(addr, size).ok_or_else(unknown)?;
+        let (insns, branches, flow) = (block.len(), block.branches, block.flow);
+        let starts = block.starts.clone();
+        let sp_was_set = self.shared.hot.sp_was_set != 0 || flow.sets_sp();
+        let stepped = stepper.step(&mut self.handle, addr, &starts, &code, sp_was_set);
+        self.shared.take_back();
+        self.shared.looked_at(addr, size);
+        self.shared.forget_last_block();
+        match stepped? {
+            Stepped::Whole => {
+                let cost = cost(insns, u64::from(branches));
+                self.shared.hot.left = self.shared.hot.left.take(cost).ok_or_else(unknown)?;
+                self.shared.hot.begin_flow(addr, size, flow);
+                let pc = self.pc();
+                if self.shared.hot.hold.is_some() {
+                    self.shared.end_flow(self.handle.raw(), 0, pc);
+                }
+            }
+            Stepped::To(pc) => {
+                let retired = starts.iter().position(|&s| addr + u64::from(s) == pc);
+                let cost = cost(retired.unwrap_or(0) as u64, 0);
+                self.shared.hot.left = self.shared.hot.left.take(cost).ok_or_else(unknown)?;
+                if flow.sets_sp() && retired != Some(0) {
+                    self.shared.hot.sp_was_set = 1;
+                }
+                self.shared.goes_on_unseen(pc);
+            }
+        }
+        Ok(None)
+    }
+
     /// The translator looked at `page`, which is absent, while the PC is on another page:
     /// run the instructions before it, then the fault is real.
     fn look_ahead(
@@ -369,6 +425,7 @@ impl Engine {
         mmu: &mut dyn Mmu,
         frame: Frame,
     ) -> Result<(), EngineError> {
+        self.outdate_stepper();
         let start = DROP_WINDOW + frame.addr();
         self.shared.forget_blocks();
         self.shared.window_open = true;

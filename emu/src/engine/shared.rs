@@ -13,9 +13,10 @@ use unicorn_engine_sys as uc;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
 use crate::engine::counting::{Counts, Hot, HotMemory, Left, cost};
-use crate::engine::flow::{BlockFlow, Flow, Hold};
+use crate::engine::flow::{BlockFlow, CalleeSaved, Flow, Hold, Landing};
 use crate::engine::hooks::on_inlined_block;
-use crate::engine::inline::Sites;
+use crate::engine::inline::{Inlined, Plan, Site, Sites};
+use crate::engine::schedule::Schedule;
 use crate::engine::{Access, Arena, EngineError, Frame, Mmu, Perms};
 
 /// Virtual addresses at and above this one name physical memory while blocks are
@@ -29,6 +30,8 @@ pub(super) enum Stop {
     None,
     /// The block at `addr` would exceed the budget, or must not be run whole.
     Block { addr: u64, size: u32 },
+    /// The block at `addr` is due to be looked at.
+    Due { addr: u64, size: u32 },
     /// A system call retired.
     Syscall,
     /// A translation was refused.
@@ -88,8 +91,10 @@ pub(super) struct Shared {
     pub window_open: bool,
     /// Where transfers of control are told.
     pub flow: Option<Flow>,
-    /// A block that ends in one runs.
-    pub hold: Option<Hold>,
+    /// Where registers are while translated code runs, see [`Shared::landing`].
+    env: Env,
+    /// Which blocks are looked at, if any.
+    pub schedule: Option<Schedule>,
     pub arch: Arch,
     pub arena_len: u64,
     memory: *const u8,
@@ -139,9 +144,9 @@ impl Drop for SharedMemory {
 
 impl Shared {
     pub fn new(arch: Arch, arena: &Arena) -> Result<Shared, EngineError> {
-        let mut hot = HotMemory::new()?;
+        let hot = HotMemory::new()?;
         Ok(Shared {
-            sites: Sites::new(&mut hot, on_inlined_block as *const ()),
+            sites: Sites::new(on_inlined_block as *const ()),
             hot,
             last_slow: NO_BLOCK,
             counts: Counts::new(arch),
@@ -153,7 +158,8 @@ impl Shared {
             stepping: None,
             window_open: false,
             flow: None,
-            hold: None,
+            env: Env::Unproved(0),
+            schedule: None,
             arch,
             arena_len: arena.len(),
             memory: arena.host_pointer(),
@@ -268,6 +274,22 @@ impl Shared {
         }
     }
 
+    /// Copies data that lies in one page; `false` if that is absent or not readable.
+    pub fn copy_data(&mut self, addr: u64, out: &mut [u8]) -> bool {
+        let page = addr & !(FRAME_SIZE - 1);
+        let Some((frame, perms)) = self.translate(page) else { return false };
+        if !perms.read || addr - page + out.len() as u64 > FRAME_SIZE {
+            return false;
+        }
+        let from = frame.addr() + (addr - page);
+        // SAFETY: the range lies inside one frame of the arena; nothing writes it while a
+        // hook runs.
+        unsafe {
+            self.memory.add(from as usize).copy_to_nonoverlapping(out.as_mut_ptr(), out.len())
+        };
+        true
+    }
+
     /// Copies the code from `addr` to the end of its page.
     pub fn copy_code_to_page_end(&mut self, addr: u64, out: &mut Vec<u8>) {
         self.copy_code(addr, (FRAME_SIZE - addr % FRAME_SIZE) as u32, out);
@@ -316,63 +338,160 @@ impl Shared {
             0 => Some(*left),
             _ => left.take(cost(insns, branches)),
         };
-        match rest {
-            Some(rest) if !stepped_out && !stop_before => {
-                *left = rest;
-                let flow = block.flow;
-                self.set_last(LastBlock { addr, size, counted: insns as u32 });
-                if flow != BlockFlow::NONE && insns > 0 {
-                    self.begin_flow(addr, size, flow);
-                }
-                true
-            }
-            _ => {
-                self.stop = Stop::Block { addr, size };
-                false
-            }
-        }
-    }
-
-    /// A block starts that ends in a transfer or sets the stack pointer.
-    pub(super) fn begin_flow(&mut self, addr: u64, size: u32, block: BlockFlow) {
-        let Some(flow) = &mut self.flow else { return };
-        if block.sets_sp() {
-            flow.sp_is_set();
-        }
-        if let Some(kind) = block.transfer() {
-            let block = (addr, addr.wrapping_add(u64::from(size)));
-            // No block fits an empty budget: the next one asks.
-            let left = std::mem::replace(&mut self.hot.left, Left::new(0, 1));
-            self.hold = Some(Hold { left, kind, block });
-        }
-    }
-
-    /// The block after one that ends in a transfer starts, at `to`.
-    pub(super) fn end_flow(&mut self, raw: *mut uc::uc_engine, to: u64) {
-        let Some(hold) = self.hold.take() else { return };
-        self.hot.left = hold.left;
-        let register = match self.arch {
-            Arch::X86_64 => uc::RegisterX86::RSP as c_int,
-            Arch::Aarch64 => uc::RegisterARM64::SP as c_int,
+        let Some(rest) = rest.filter(|_| !stepped_out) else {
+            self.stop = Stop::Block { addr, size };
+            return false;
         };
-        let mut sp = 0u64;
-        // SAFETY: registers may be read inside a block hook and between runs.
-        unsafe { uc::uc_reg_read(raw, register, (&raw mut sp).cast()) };
+        if insns > 0 && self.stepping.is_none() && self.is_due(addr, size) {
+            self.stop = Stop::Due { addr, size };
+            return false;
+        }
+        if stop_before {
+            self.stop = Stop::Block { addr, size };
+            return false;
+        }
+        self.take_block(addr, size, insns, rest);
+        true
+    }
+
+    /// Counts a block that may run.
+    fn take_block(&mut self, addr: u64, size: u32, insns: u64, rest: Left) {
+        match &mut self.stepping {
+            Some(stepping) => stepping.left = rest,
+            None => self.hot.left = rest,
+        }
+        self.set_last(LastBlock { addr, size, counted: insns as u32 });
+        let flow = self.counts.get(addr, size).map_or(BlockFlow::NONE, |b| b.flow);
+        if self.flow.is_some() && insns > 0 {
+            self.hot.begin_flow(addr, size, flow);
+        }
+    }
+
+    fn is_due(&mut self, addr: u64, size: u32) -> bool {
+        let hot = &mut self.hot;
+        self.schedule.as_mut().is_some_and(|s| s.is_due(hot, addr, size))
+    }
+
+    /// A block ran under the stepper.
+    pub fn looked_at(&mut self, addr: u64, size: u32) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.looked_at(&mut self.hot, addr, size);
+        }
+    }
+
+    /// The main CPU goes on at `pc`, inside a block that was looked at.
+    pub fn goes_on_unseen(&mut self, pc: u64) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.seen = Some(pc);
+        }
+    }
+
+    /// The block at `addr` counts itself: whether it may simply run.
+    pub(super) fn goes_on_inlined(&mut self, site: Site, addr: u64, own: u32) -> bool {
+        let Some(rest) = self.hot.left.take_amply(cost(u64::from(own), 0)) else { return false };
+        let scheduled = self.schedule.is_some();
+        if scheduled {
+            // SAFETY: its code was made with a counter, which is in `hot`'s memory.
+            let counter = unsafe { &mut *site.visits() };
+            if *counter <= 0 {
+                return false;
+            }
+            *counter -= 1;
+        }
+        self.hot.left = rest;
+        if site.flow() != BlockFlow::NONE {
+            self.hot.begin_flow(addr, site.size(scheduled), site.flow());
+        }
+        true
+    }
+
+    /// Lets a block that was looked at count itself.
+    pub(super) fn inline_scheduled(&mut self, ra: u64, addr: u64, size: u32) -> u64 {
+        let Some(block) = self.counts.get(addr, size) else { return ra };
+        if block.rep.is_some() || block.forbidden.is_some() {
+            return ra;
+        }
+        let (insns, flow) = (block.len(), block.flow);
+        self.inline(ra, addr, size, insns, flow)
+    }
+
+    /// Puts the fast path into the code of a block; returns where the block goes on.
+    pub(super) fn inline(
+        &mut self,
+        ra: u64,
+        addr: u64,
+        size: u32,
+        cost: u64,
+        flow: BlockFlow,
+    ) -> u64 {
+        let mut visits = None;
+        if let Some(schedule) = &mut self.schedule {
+            let counter = schedule.index(addr, size).and_then(|i| self.hot.counter(i));
+            let Some(counter) = counter else { return ra };
+            visits = Some(std::ptr::from_mut(counter) as u64);
+        }
+        let flow = if self.hot.follows { flow } else { BlockFlow::NONE };
+        let plan = Plan { size, cost, flow, visits };
+        // SAFETY: the hook that returns to `ra` runs.
+        match unsafe { self.sites.inline(&mut self.hot, ra, &plan) } {
+            Inlined::Yes(behind) => behind,
+            Inlined::NotThis => ra,
+            Inlined::Unknown => {
+                self.hot.inlines = false;
+                ra
+            }
+        }
+    }
+
+    /// The block after one that ends in a transfer starts, at `to`; `env` as the block hook
+    /// has it, or 0.
+    pub(super) fn end_flow(&mut self, raw: *mut uc::uc_engine, env: u64, to: u64) {
+        let hold = std::mem::replace(&mut self.hot.hold, Hold::NONE);
+        self.hot.left = hold.left;
+        let landing = self.landing(raw, env, to);
+        self.land(&hold, &landing);
+    }
+
+    /// A transfer has landed.
+    pub(super) fn land(&mut self, hold: &Hold, landing: &Landing) {
+        let sp_was_set = std::mem::take(&mut self.hot.sp_was_set) != 0;
         if let Some(flow) = &mut self.flow {
-            flow.push(&hold, to, sp);
+            flow.push(hold, landing, sp_was_set);
         }
     }
 
     /// The CPU stopped at `pc` while a block ran that ends in a transfer, which has retired
     /// unless the PC is in the block.
     pub fn stop_flow(&mut self, raw: *mut uc::uc_engine, pc: u64) {
-        let Some(hold) = self.hold else { return };
-        if (hold.block.0..hold.block.1).contains(&pc) {
-            self.hot.left = hold.left;
-            self.hold = None;
-        } else {
-            self.end_flow(raw, pc);
+        let hold = self.hot.hold;
+        if !hold.is_some() {
+            return;
         }
+        if (hold.addr..hold.end()).contains(&pc) {
+            self.hot.left = hold.left;
+            self.hot.hold = Hold::NONE;
+        } else {
+            self.end_flow(raw, 0, pc);
+        }
+    }
+
+    /// The registers that a transfer's record has.
+    fn landing(&mut self, raw: *mut uc::uc_engine, env: u64, pc: u64) -> Landing {
+        let wants = self.flow.as_ref().is_some_and(|f| f.wants_registers);
+        let by_env = env != 0 && self.sites.known() && self.env != Env::Wrong;
+        if by_env && self.env == Env::Proved {
+            // SAFETY: in translated code `env` points to the guest's registers, as was
+            // compared often enough.
+            return unsafe { env_landing(self.arch, env, pc, wants) };
+        }
+        let landing = asked_landing(self.arch, raw, pc);
+        if by_env {
+            // SAFETY: the code generator that was recognised keeps a pointer to the guest's
+            // registers, in a larger structure, there.
+            let seen = unsafe { env_landing(self.arch, env, pc, true) };
+            self.env = self.env.compared(seen == landing);
+        }
+        landing
     }
 
     /// The counter instructions' answer for the instruction at `pc`.
@@ -385,8 +504,87 @@ impl Shared {
             .and_then(|b| b.index_of(within, last.size))
             .unwrap_or(0) as u64;
         // Retired when the block began, plus those before this one in the block.
-        let left = self.hold.map_or(self.hot.left, |hold| hold.left);
+        let hold = &self.hot.hold;
+        let left = if hold.is_some() { hold.left } else { self.hot.left };
         let begun = self.budget - left.instructions() - u64::from(last.counted);
         self.clock.wrapping_add(begun + index)
     }
+}
+
+/// Whether the guest's registers are where they are thought to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Env {
+    /// So many comparisons were right.
+    Unproved(u8),
+    Proved,
+    Wrong,
+}
+
+impl Env {
+    const fn compared(self, same: bool) -> Env {
+        match self {
+            Env::Unproved(_) | Env::Proved if !same => Env::Wrong,
+            Env::Unproved(n) if n < 64 => Env::Unproved(n + 1),
+            Env::Unproved(_) => Env::Proved,
+            other => other,
+        }
+    }
+}
+
+/// Callee-saved registers by their places in the engine's order.
+const fn callee_saved(arch: Arch) -> &'static [usize] {
+    match arch {
+        // rbx, rbp, r12 to r15; the engine has them in the order of their encoding.
+        Arch::X86_64 => &[3, 5, 12, 13, 14, 15],
+        Arch::Aarch64 => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29],
+    }
+}
+
+/// The registers in the engine's memory.
+///
+/// # Safety
+///
+/// `env` points to the engine's CPU structure: on x86_64 it begins with the general
+/// registers, on aarch64 they are at offset 64, the stack pointer as the 31st.
+unsafe fn env_landing(arch: Arch, env: u64, pc: u64, wants_saved: bool) -> Landing {
+    let (base, sp) = match arch {
+        Arch::X86_64 => (env, 4),
+        Arch::Aarch64 => (env + 64, 31),
+    };
+    // SAFETY: see above.
+    let register = |i: usize| unsafe { *((base as usize + 8 * i) as *const u64) };
+    let mut saved = CalleeSaved::default();
+    if wants_saved {
+        for (place, &i) in saved.iter_mut().zip(callee_saved(arch)) {
+            *place = register(i);
+        }
+    }
+    Landing { pc, sp: register(sp), saved }
+}
+
+/// The registers as the engine gives them.
+fn asked_landing(arch: Arch, raw: *mut uc::uc_engine, pc: u64) -> Landing {
+    use uc::{RegisterARM64 as A, RegisterX86 as X};
+    let read = |register: c_int| {
+        let mut value = 0u64;
+        // SAFETY: registers may be read inside a block hook and between runs.
+        unsafe { uc::uc_reg_read(raw, register, (&raw mut value).cast()) };
+        value
+    };
+    let mut saved = CalleeSaved::default();
+    let sp = match arch {
+        Arch::X86_64 => {
+            let ids = [X::RBX, X::RBP, X::R12, X::R13, X::R14, X::R15];
+            saved.iter_mut().zip(ids).for_each(|(place, id)| *place = read(id as c_int));
+            read(X::RSP as c_int)
+        }
+        Arch::Aarch64 => {
+            for (place, &i) in saved.iter_mut().zip(callee_saved(arch)) {
+                let id = if i == 29 { A::X29 as c_int } else { A::X0 as c_int + i as c_int };
+                *place = read(id);
+            }
+            read(A::SP as c_int)
+        }
+    };
+    Landing { pc, sp, saved }
 }

@@ -23,6 +23,8 @@ pub(super) struct Handle {
     raw: *mut uc::uc_engine,
     /// State saved after set-up: restoring it ends an exception, which unicorn never does.
     pristine: *mut uc::uc_context,
+    /// Room for a state on its way from another engine.
+    passing: *mut uc::uc_context,
     /// Keeps the memory that the engine has mapped.
     memory: Option<Rc<UnsafeCell<Mapping>>>,
 }
@@ -33,6 +35,21 @@ fn check(call: &'static str, error: uc_error) -> Result<(), EngineError> {
     } else {
         Err(EngineError::Call { call, reason: error.to_string() })
     }
+}
+
+/// Reads many 64-bit registers, also inside a hook.
+pub(super) fn get_many<const N: usize>(
+    raw: *mut uc::uc_engine,
+    registers: &[c_int; N],
+) -> [u64; N] {
+    let mut values = [0u64; N];
+    let mut places: [*mut c_void; N] = [ptr::null_mut(); N];
+    for (place, value) in places.iter_mut().zip(values.iter_mut()) {
+        *place = (&raw mut *value).cast();
+    }
+    // SAFETY: N registers, N places of 64 bits each.
+    unsafe { uc::uc_reg_read_batch(raw, registers.as_ptr(), places.as_mut_ptr(), N as c_int) };
+    values
 }
 
 fn write_control(control: ControlType) -> ControlType {
@@ -54,7 +71,8 @@ impl Handle {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is a valid place for the new handle.
         check("uc_open", unsafe { uc::uc_open(uc_arch, mode, &mut raw) })?;
-        let handle = Handle { raw, pristine: ptr::null_mut(), memory: None };
+        let handle =
+            Handle { raw, pristine: ptr::null_mut(), passing: ptr::null_mut(), memory: None };
         if arch == Arch::Aarch64 {
             handle.control("page size", ControlType::UC_PAGE_SIZE, 4096)?;
         }
@@ -177,6 +195,36 @@ impl Handle {
         check("uc_context_restore", unsafe { uc::uc_context_restore(self.raw, self.pristine) })
     }
 
+    /// Takes the whole state of another engine of the same kind.
+    pub fn take_state(&mut self, other: &Handle) -> Result<(), EngineError> {
+        // SAFETY: both engines are open and do not run; a context has no pointers, and its
+        // size is that of the kind of CPU.
+        unsafe {
+            if self.passing.is_null() {
+                check("uc_context_alloc", uc::uc_context_alloc(self.raw, &mut self.passing))?;
+            }
+            check("uc_context_save", uc::uc_context_save(other.raw, self.passing))?;
+            check("uc_context_restore", uc::uc_context_restore(self.raw, self.passing))
+        }
+    }
+
+    /// Ends the engine: no hook is called any more, and nothing else may be.
+    pub fn close(&mut self) {
+        // SAFETY: all were created by this handle, and what was freed is null.
+        unsafe {
+            for context in [&mut self.pristine, &mut self.passing] {
+                if !context.is_null() {
+                    uc::uc_context_free(*context);
+                    *context = ptr::null_mut();
+                }
+            }
+            if !self.raw.is_null() {
+                uc::uc_close(self.raw);
+                self.raw = ptr::null_mut();
+            }
+        }
+    }
+
     /// Reads a register of at most 64 bits.
     pub fn get(&self, register: c_int) -> u64 {
         let mut value = 0u64;
@@ -189,20 +237,6 @@ impl Handle {
     pub fn set(&mut self, register: c_int, value: u64) {
         // SAFETY: as for `get`.
         unsafe { uc::uc_reg_write(self.raw, register, (&raw const value).cast()) };
-    }
-
-    /// Reads many 64-bit registers.
-    pub fn get_many<const N: usize>(&self, registers: &[c_int; N]) -> [u64; N] {
-        let mut values = [0u64; N];
-        let mut places: [*mut c_void; N] = [ptr::null_mut(); N];
-        for (place, value) in places.iter_mut().zip(values.iter_mut()) {
-            *place = (&raw mut *value).cast();
-        }
-        // SAFETY: N registers, N places of 64 bits each.
-        unsafe {
-            uc::uc_reg_read_batch(self.raw, registers.as_ptr(), places.as_mut_ptr(), N as c_int)
-        };
-        values
     }
 
     /// Writes many 64-bit registers.
@@ -273,12 +307,6 @@ impl SystemRegister {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: both were created by this handle and are not used afterwards.
-        unsafe {
-            if !self.pristine.is_null() {
-                uc::uc_context_free(self.pristine);
-            }
-            uc::uc_close(self.raw);
-        }
+        self.close();
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use arch::Regs;
 
 use crate::engine::EngineError;
-use crate::engine::flow::{Event, FlowSink};
+use crate::engine::flow::{CalleeSaved, Event, FlowSink};
 use crate::export::Images;
 use crate::grade::grader::{Grader, MethodTally};
 use crate::kernel::State;
@@ -62,7 +62,7 @@ impl Inner {
 }
 
 impl FlowSink for Watch {
-    fn take(&mut self, events: &[Event]) {
+    fn take(&mut self, events: &[Event], _: &[CalleeSaved]) {
         let stack = &mut self.0.borrow_mut().stack;
         events.iter().for_each(|e| stack.event(e));
     }

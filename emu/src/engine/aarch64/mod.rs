@@ -65,3 +65,9 @@ pub(super) fn classify(number: u32) -> Exit {
         _ => Exit::Exception(Exception::InvalidOpcode),
     }
 }
+
+/// Whether a hook answers the instruction: `mrs`, of whatever register.
+pub(super) fn is_hooked(code: &[u8]) -> bool {
+    let word = code.first_chunk().map(|w| u32::from_le_bytes(*w));
+    word.is_some_and(|w| w & 0xfff0_0000 == 0xd530_0000)
+}

@@ -4,8 +4,9 @@ use std::ffi::c_int;
 
 use arch::{Arch, FpState, Regs};
 use unicorn_engine_sys::RegisterARM64 as R;
+use unicorn_engine_sys::uc_engine;
 
-use crate::engine::unicorn::Handle;
+use crate::engine::unicorn::{Handle, get_many};
 
 /// Engine registers in DWARF order (`x0`..`x30`, `sp`), then PC, PSTATE, TPIDR_EL0.
 const IDS: [c_int; 35] = {
@@ -32,7 +33,12 @@ pub(in crate::engine) fn pc(handle: &Handle) -> u64 {
 }
 
 pub(in crate::engine) fn read(handle: &Handle) -> Regs {
-    let values = handle.get_many(&IDS);
+    read_raw(handle.raw())
+}
+
+/// Also inside a hook.
+pub(in crate::engine) fn read_raw(raw: *mut uc_engine) -> Regs {
+    let values = get_many(raw, &IDS);
     let mut regs = Regs::new(Arch::Aarch64);
     regs.gp.copy_from_slice(&values[..32]);
     regs.pc = values[32];

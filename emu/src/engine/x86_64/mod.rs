@@ -91,3 +91,15 @@ pub(super) fn classify(vector: u32) -> Exit {
         _ => Exception::SoftwareInterrupt { vector: vector as u8 },
     })
 }
+
+/// Whether a hook answers the instruction: `rdtsc`, with whatever prefixes.
+pub(super) fn is_hooked(code: &[u8]) -> bool {
+    let prefix = |b: &u8| {
+        matches!(
+            b,
+            0x40..=0x4f | 0x66 | 0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65 | 0x67
+        )
+    };
+    let rest = code.iter().position(|b| !prefix(b)).map_or(&[][..], |at| &code[at..]);
+    rest.starts_with(&[0x0f, 0x31])
+}

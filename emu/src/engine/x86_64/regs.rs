@@ -4,8 +4,9 @@ use std::ffi::c_int;
 
 use arch::{Arch, Regs};
 use unicorn_engine_sys::RegisterX86 as R;
+use unicorn_engine_sys::uc_engine;
 
-use crate::engine::unicorn::Handle;
+use crate::engine::unicorn::{Handle, get_many};
 
 /// Engine registers in DWARF order, then RIP, RFLAGS, FS.base, GS.base.
 const IDS: [c_int; 20] = [
@@ -36,7 +37,12 @@ pub(in crate::engine) fn pc(handle: &Handle) -> u64 {
 }
 
 pub(in crate::engine) fn read(handle: &Handle) -> Regs {
-    let values = handle.get_many(&IDS);
+    read_raw(handle.raw())
+}
+
+/// Also inside a hook.
+pub(in crate::engine) fn read_raw(raw: *mut uc_engine) -> Regs {
+    let values = get_many(raw, &IDS);
     let mut regs = Regs::new(Arch::X86_64);
     regs.gp[..16].copy_from_slice(&values[..16]);
     [regs.pc, regs.flags, regs.tls, regs.gs_base] =

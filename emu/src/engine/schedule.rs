@@ -1,0 +1,146 @@
+//! Which executions of a block are looked at.
+//!
+//! With `n` the number of times that a block was executed:
+//!
+//! ```text
+//! n ≤ 8, or n a power of two        looked at, instruction by instruction
+//! else                              not: the block runs at full speed
+//! ```
+//!
+//! A counter for each block says how often it may still run before that; translated code
+//! counts it down itself.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use crate::engine::counting::{BlockHasher, HotMemory};
+
+/// Executions that are looked at first.
+const FIRST: u64 = 8;
+
+/// How often a block is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Visits {
+    /// The first 8 times, then at every power of two.
+    Sparse,
+    /// Every time.
+    Every,
+}
+
+/// One block's past.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    /// Executions up to the one that was looked at last.
+    executed: u64,
+    /// What its counter was set to then.
+    free: i32,
+}
+
+/// The blocks that were executed.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    visits: Visits,
+    blocks: HashMap<(u64, u32), usize, BuildHasherDefault<BlockHasher>>,
+    past: Vec<Past>,
+    /// A block that goes on behind what was looked at: it is not looked at again.
+    pub seen: Option<u64>,
+}
+
+impl Schedule {
+    /// Nothing was executed yet.
+    pub fn new(visits: Visits) -> Schedule {
+        Schedule { visits, blocks: HashMap::default(), past: Vec::new(), seen: None }
+    }
+
+    /// The number of a block's counter; `None` when there are no more counters.
+    pub fn index(&mut self, addr: u64, size: u32) -> Option<usize> {
+        if let Some(&index) = self.blocks.get(&(addr, size)) {
+            return Some(index);
+        }
+        let index = self.past.len();
+        if index >= HotMemory::MAX_COUNTERS {
+            return None;
+        }
+        self.blocks.insert((addr, size), index);
+        self.past.push(Past { executed: 0, free: 0 });
+        Some(index)
+    }
+
+    /// The block is about to run: whether it is to be looked at. If so, its counter stays
+    /// below zero until [`Schedule::looked_at`].
+    pub fn is_due(&mut self, hot: &mut HotMemory, addr: u64, size: u32) -> bool {
+        if self.seen.take() == Some(addr) {
+            return false;
+        }
+        let Some(counter) = self.index(addr, size).and_then(|i| hot.counter(i)) else {
+            return false;
+        };
+        if *counter >= 0 {
+            *counter -= 1;
+        }
+        *counter < 0
+    }
+
+    /// The block ran and was looked at.
+    pub fn looked_at(&mut self, hot: &mut HotMemory, addr: u64, size: u32) {
+        let Some(index) = self.index(addr, size) else { return };
+        let past = &mut self.past[index]; // `index` gives no other
+        past.executed += past.free as u64 + 1;
+        past.free = match self.visits {
+            Visits::Every => 0,
+            Visits::Sparse => free_runs(past.executed),
+        };
+        if let Some(counter) = hot.counter(index) {
+            *counter = past.free;
+        }
+    }
+
+    /// Every block, its size and how often it was executed.
+    pub fn executions(&self, hot: &mut HotMemory) -> Vec<(u64, u32, u64)> {
+        let count = |(&(addr, size), &index): (&(u64, u32), &usize)| {
+            let past = self.past[index];
+            let left = hot.counter(index).map_or(0, |c| (*c).max(0));
+            (addr, size, past.executed + (past.free - left) as u64)
+        };
+        let mut all: Vec<_> = self.blocks.iter().map(count).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// Executions after the `n`th that are not looked at, see the module.
+fn free_runs(n: u64) -> i32 {
+    let next = if n < FIRST { n + 1 } else { (n + 1).next_power_of_two() };
+    i32::try_from(next - n - 1).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_eight_and_powers_of_two() {
+        let mut hot = HotMemory::new().unwrap();
+        let mut schedule = Schedule::new(Visits::Sparse);
+        let mut looked = Vec::new();
+        for n in 1..=300u64 {
+            if schedule.is_due(&mut hot, 0x1000, 12) {
+                schedule.looked_at(&mut hot, 0x1000, 12);
+                looked.push(n);
+            }
+            assert_eq!(schedule.executions(&mut hot), [(0x1000, 12, n)]);
+        }
+        assert_eq!(looked, [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256]);
+    }
+
+    #[test]
+    fn what_was_seen_is_not_due() {
+        let mut hot = HotMemory::new().unwrap();
+        let mut schedule = Schedule::new(Visits::Every);
+        schedule.seen = Some(0x1004);
+        assert!(!schedule.is_due(&mut hot, 0x1004, 8));
+        assert!(schedule.is_due(&mut hot, 0x1004, 8));
+        assert!(schedule.is_due(&mut hot, 0x1004, 8), "until it was looked at");
+    }
+}
