@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use arch::Arch;
 use arch::Regs;
-use emu::engine::flow::{Event, FlowSink};
+use emu::engine::flow::{CalleeSaved, Event, FlowSink};
 use emu::kernel::observer::Observer;
 use emu::kernel::state::State;
 use emu::kernel::task::Ending;
@@ -20,7 +20,7 @@ use emu::kernel::user::Present;
 use emu::truth::{Stack, TrueFrame};
 use tests::elf;
 use tests::generator::Program;
-use tests::generator::layout::{SIGNAL, TAIL};
+use tests::generator::layout::{CODE, SIGNAL, TAIL};
 use tests::generator::list::Told;
 use tests::harness::Harness;
 use unwinder::{CodeAddress, Memory};
@@ -42,12 +42,10 @@ struct Check {
 struct Watch(Rc<RefCell<Check>>);
 
 impl FlowSink for Watch {
-    fn take(&mut self, events: &[Event]) {
+    fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         let check = &mut *self.0.borrow_mut();
-        for e in events {
-            check.note(format!("{e:x?}"));
-            check.stack.event(e);
-        }
+        events.iter().for_each(|e| check.note(format!("{e:x?}")));
+        check.stack.events(events, saved);
     }
 }
 
@@ -95,8 +93,15 @@ impl Check {
         self.deepest = self.deepest.max(found.len());
         if let Some(why) = why {
             let mut text = format!("sample {}, PC {:#x}: {why}\n", self.samples, regs.pc);
-            let _ = writeln!(text, "sp {:#x}\ntold: {told:#x?}\nfound: {found:#x?}", regs.sp());
-            let _ = writeln!(text, "last events:\n{}", self.events.join("\n"));
+            let _ = writeln!(text, "sp {:#x}; told, innermost first:", regs.sp());
+            for t in told.iter().flatten() {
+                let _ = writeln!(text, "  {t:x?}");
+            }
+            let _ = writeln!(text, "found:");
+            for f in &found {
+                let _ = writeln!(text, "  {f:x?}");
+            }
+            let _ = writeln!(text, "last events:\n  {}", self.events.join("\n  "));
             self.difference = Some(text);
         }
     }
@@ -151,7 +156,8 @@ fn run(dir: &Path, arch: Arch, seed: u64, period: u64) -> (u64, usize) {
 
 fn start(state: &mut State, program: Program) -> Watch {
     let regs = state.core.regs();
-    let stack = Stack::new(regs.arch, regs.sp());
+    let mut stack = Stack::new(regs.arch, regs.sp());
+    stack.functions_mut().map(&program.file.as_slice().into(), CODE & !0xfff, 0);
     let (samples, deepest, difference, events) = (0, 0, None, Vec::new());
     let check = Check { program, stack, samples, deepest, difference, events };
     let watch = Watch(Rc::new(RefCell::new(check)));
@@ -186,10 +192,10 @@ fn many(arch: Arch, seeds: u64) {
 
 #[test]
 fn x86_64() {
-    many(Arch::X86_64, 400);
+    many(Arch::X86_64, 150);
 }
 
 #[test]
 fn aarch64() {
-    many(Arch::Aarch64, 400);
+    many(Arch::Aarch64, 150);
 }

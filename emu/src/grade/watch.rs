@@ -56,15 +56,15 @@ impl Inner {
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
+            self.stack.functions_mut().map(&bytes, addr, pgoff);
             self.grader.map(path, bytes, addr, pgoff);
         }
     }
 }
 
 impl FlowSink for Watch {
-    fn take(&mut self, events: &[Event], _: &[CalleeSaved]) {
-        let stack = &mut self.0.borrow_mut().stack;
-        events.iter().for_each(|e| stack.event(e));
+    fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
+        self.0.borrow_mut().stack.events(events, saved);
     }
 }
 

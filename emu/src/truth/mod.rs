@@ -10,6 +10,12 @@
 //! function that another one tail-called has taken its place. It is kept by the rules in
 //! [`stack`]; nothing is read from the guest's memory, and no table is believed.
 
+pub mod functions;
 pub mod stack;
+mod strand;
+mod tails;
+mod view;
 
-pub use stack::{Stack, TrueFrame};
+pub use functions::Functions;
+pub use stack::{Stack, TrueCaller};
+pub use view::{LogicalFrame, TrueFrame};

@@ -14,6 +14,8 @@ pub enum Reg {
     S2,
     /// Scratch.
     S3,
+    /// Scratch; survives system calls.
+    S4,
     /// Callee-saved: where the running function's list ends.
     Level,
     /// Callee-saved.

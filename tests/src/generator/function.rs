@@ -250,18 +250,18 @@ impl Generator {
         let signal = self.random.pick(&self.signals);
         self.unblock();
         let after = self.asm.code().label();
-        self.asm.load_abs(Reg::S1, TOP);
-        self.entry(Reg::S1, 0, Some(after), SIGNAL, true);
-        self.entry(Reg::S1, ENTRY, signal.restorer, CALL, false);
-        self.asm.add(Reg::S1, 2 * ENTRY as i32);
-        self.asm.store_abs(TOP, Reg::S1);
+        self.asm.load_abs(Reg::S4, TOP);
+        self.entry(Reg::S4, 0, Some(after), SIGNAL, true);
+        self.entry(Reg::S4, ENTRY, signal.restorer, CALL, false);
+        let a = &mut *self.asm;
+        a.mov(Reg::S0, Reg::S4);
+        a.add(Reg::S0, 2 * ENTRY as i32);
+        a.store_abs(TOP, Reg::S0);
         self.asm.code().list(List::Without(2));
         self.kill(&signal, after);
-        let a = &mut *self.asm;
-        a.load_abs(Reg::S1, TOP);
-        a.add(Reg::S1, -2 * ENTRY as i32);
-        a.store_abs(TOP, Reg::S1);
-        a.code().list(List::Exact);
+        // The handler's tail calls may have made the list longer.
+        self.asm.store_abs(TOP, Reg::S4);
+        self.asm.code().list(List::Exact);
     }
 
     /// `setjmp` and statements; something else if they are left by `longjmp`.

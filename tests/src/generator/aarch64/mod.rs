@@ -19,6 +19,7 @@ const fn n(r: Reg) -> u32 {
         Reg::S1 => 10,
         Reg::S2 => 11,
         Reg::S3 => 12,
+        Reg::S4 => 13,
         Reg::Level => 19,
         Reg::C0 => 20,
         Reg::C1 => 21,

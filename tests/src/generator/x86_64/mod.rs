@@ -18,6 +18,7 @@ const fn n(r: Reg) -> u8 {
         Reg::S1 => 1,
         Reg::S2 => 2,
         Reg::S3 => 6,
+        Reg::S4 => 9,
         Reg::Level => 3,
         Reg::C0 => 12,
         Reg::C1 => 13,
