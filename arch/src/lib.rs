@@ -8,6 +8,7 @@
 //! ```text
 //! Arch ─┬─► regs, perf_regs            a user context, DWARF-numbered
 //!       ├─► decode                     code ─► starts, classes, memory operands
+//!       ├─► frame                      what instructions do to a frame
 //!       ├─► syscalls, errno, strace    numbers ─► names ─► text
 //!       ├─► signal, siginfo, sigaction, fault ─► sigframe
 //!       └─► elf, stat, time, system    what the kernel hands to a program
@@ -19,6 +20,7 @@ pub mod decode;
 pub mod elf;
 pub mod errno;
 pub mod fault;
+pub mod frame;
 pub mod perf_regs;
 pub mod regs;
 pub mod sigaction;

@@ -38,6 +38,13 @@ pub fn is_sigreturn_code(code: &[u8]) -> bool {
     SIGRETURN_CODE.iter().any(|c| code.starts_with(c))
 }
 
+/// Whether byte `at` of `code` is in such a call, or directly behind it: where a thread is
+/// from the handler's return until the kernel has restored its registers.
+pub fn is_in_sigreturn_code(code: &[u8], at: usize) -> bool {
+    let starts_at = |start: usize, c: &[u8]| code.get(start..).is_some_and(|s| s.starts_with(c));
+    SIGRETURN_CODE.iter().any(|c| (0..=c.len()).any(|k| k <= at && starts_at(at - k, c)))
+}
+
 /// Where a frame holds the interrupted thread's register `number` (DWARF): bytes above the
 /// stack pointer at the code that calls `rt_sigreturn`. `None`: no such register.
 pub fn saved_register(arch: Arch, number: usize) -> Option<u64> {

@@ -20,5 +20,6 @@ pub mod kernel;
 pub mod loader;
 pub mod mem;
 pub mod perf;
+pub mod show;
 pub mod symbols;
 pub mod truth;

@@ -109,9 +109,17 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 10] = [
-    ("cli", &["grade", "truth", "export", "symbols", "kernel", "perf", "loader", "mem", "engine"]),
-    ("grade", &["truth", "export", "kernel", "perf", "engine"]),
+const LAYERS: [(&str, &[&str]); 12] = [
+    (
+        "cli",
+        &[
+            "explain", "show", "grade", "truth", "export", "symbols", "kernel", "perf", "loader",
+            "mem", "engine",
+        ],
+    ),
+    ("explain", &["grade", "show", "truth", "symbols"]),
+    ("grade", &["show", "truth", "export", "symbols", "kernel", "perf", "engine"]),
+    ("show", &["symbols"]),
     ("truth", &["engine"]),
     ("export", &["symbols", "perf"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),

@@ -4,6 +4,7 @@
 pub mod decode;
 pub mod elf;
 pub mod fault;
+pub mod frame;
 pub mod operands;
 pub mod perf_regs;
 pub mod regs;

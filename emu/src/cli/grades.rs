@@ -43,8 +43,11 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn tally(name: &'static str, verdicts: &[(Verdict, u64)]) -> MethodTally {
-        MethodTally { name, verdicts: BTreeMap::from_iter(verdicts.iter().copied()) }
+    fn tally(name: &str, verdicts: &[(Verdict, u64)]) -> MethodTally {
+        MethodTally {
+            name: name.to_owned(),
+            verdicts: BTreeMap::from_iter(verdicts.iter().copied()),
+        }
     }
 
     #[test]

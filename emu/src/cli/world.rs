@@ -90,6 +90,15 @@ pub fn images(arch: Arch, root: Option<&Path>) -> Images {
     files.with("[vdso]", Arc::from(vdso::image(arch)))
 }
 
+/// The host file that a word of the command line names: a path, or a guest of the catalogue.
+///
+/// # Errors
+///
+/// [`Failure`] if there is no such file or guest, or it cannot be read.
+pub fn find(word: &OsStr, arch: Arch) -> Result<PathBuf, Failure> {
+    Ok(locate(word, arch, None, None)?.host)
+}
+
 fn check_root(root: &Path) -> Result<PathBuf, Failure> {
     let fail = |why: String| {
         Failure::new(status::FAILURE, format!("--root {}: {why}; name a directory", root.display()))
@@ -222,7 +231,7 @@ pub fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>)
 }
 
 /// At most three of `names` that differ from `name` by a slip or two, or contain it.
-fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let slips = (name.chars().count() / 3).clamp(1, 3);
     let mut scored: Vec<(usize, &str)> = names
         .filter_map(|n| {

@@ -99,7 +99,8 @@ unsafe fn inline(
 }
 
 /// The slow path of a block that counts itself: the budget does not cover it, it comes after
-/// a transfer, or it is due to be looked at. `ra` is behind its own code.
+/// a transfer, or it is due to be looked at. `ra` is behind its own code. Returns whether the
+/// engine was asked to stop.
 pub(super) unsafe extern "C" fn on_inlined_block(
     raw: *mut uc::uc_engine,
     addr: u64,
@@ -107,7 +108,7 @@ pub(super) unsafe extern "C" fn on_inlined_block(
     data: *mut Hot,
     ra: u64,
     env: u64,
-) {
+) -> u32 {
     // SAFETY: as in `on_block`.
     let shared = unsafe { &mut *(*data).shared.cast::<Shared>() };
     // SAFETY: the block that returns to `ra` counts itself.
@@ -118,15 +119,17 @@ pub(super) unsafe extern "C" fn on_inlined_block(
         shared.end_flow(raw, env, addr);
     }
     if shared.goes_on_inlined(site, addr, own) {
-        return;
+        return 0;
     }
     // Its own code has made it the last one already.
     shared.forget_last_block();
     let size = shared.sites.size(ra).unwrap_or_default();
-    if !shared.count_slowly(addr, size) {
-        // SAFETY: asking the running engine to stop is what hooks are for.
-        unsafe { uc::uc_emu_stop(raw) };
+    if shared.count_slowly(addr, size) {
+        return 0;
     }
+    // SAFETY: asking the running engine to stop is what hooks are for.
+    unsafe { uc::uc_emu_stop(raw) };
+    1
 }
 
 /// A block that is new, ends a `rep`, must not run whole, does not fit the budget, or comes

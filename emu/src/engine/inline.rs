@@ -311,8 +311,9 @@ impl Stubs {
     }
 }
 
-/// `slow`: the slow path with `hot`, the return address and the host's frame pointer; then
-/// the engine's test, which finds the block by the same return address.
+/// `slow`: the slow path with `hot`, the return address and the host's frame pointer; if it
+/// asked the engine to stop, the engine's test, which finds the block by the same return
+/// address.
 fn slow_stub(code: &mut Code, hot: &Hot, slow_path: u64, engine: u64, check_exit: u64) {
     let hot = std::ptr::from_ref(hot) as u64;
     code.put(&[0x48, 0xb9]).put(&hot.to_le_bytes()); // movabs $hot, %rcx
@@ -322,6 +323,7 @@ fn slow_stub(code: &mut Code, hot: &Hot, slow_path: u64, engine: u64, check_exit
     code.put(&[0x48, 0xb8]).put(&slow_path.to_le_bytes()); // movabs $slow_path, %rax
     code.put(&[0xff, 0xd0]); // call *%rax
     code.put(&[0x48, 0x83, 0xc4, 8]); // add $8, %rsp
+    code.put(&[0x85, 0xc0, 0x75, 1, 0xc3]); // test %eax, %eax; jnz over the ret; ret
     code.put(&[0x48, 0xbf]).put(&engine.to_le_bytes()); // movabs $engine, %rdi
     code.put(&[0x31, 0xf6]); // xor %esi, %esi
     code.put(&[0x48, 0xb8]).put(&check_exit.to_le_bytes()); // movabs $check_exit, %rax

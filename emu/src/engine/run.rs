@@ -6,7 +6,7 @@ use arch::decode::Special;
 use crate::engine::arena::FRAME_SIZE;
 use crate::engine::counting::{Left, cost};
 use crate::engine::shared::{DROP_WINDOW, Stepping, Stop};
-use crate::engine::stepper::Stepped;
+use crate::engine::stepper::{Step, Stepped};
 use crate::engine::{
     Access, Arena, Budget, Engine, EngineError, Exception, Exit, Frame, Mmu, Run, aarch64, x86_64,
 };
@@ -287,9 +287,10 @@ impl Engine {
         let sp_was_set = self.shared.hot.sp_was_set != 0 || flow.sets_sp();
         let stepped = stepper.step(&mut self.handle, addr, &starts, &code, sp_was_set);
         self.shared.take_back();
-        self.shared.looked_at(addr, size);
+        let Step { stepped, resumed } = stepped?;
+        self.shared.looked_at(addr, size, resumed);
         self.shared.forget_last_block();
-        match stepped? {
+        match stepped {
             Stepped::Whole => {
                 let cost = cost(insns, u64::from(branches));
                 self.shared.hot.left = self.shared.hot.left.take(cost).ok_or_else(unknown)?;

@@ -81,11 +81,12 @@ impl Schedule {
         *counter < 0
     }
 
-    /// The block ran and was looked at.
-    pub fn looked_at(&mut self, hot: &mut HotMemory, addr: u64, size: u32) {
+    /// The block ran and was looked at. `resumed`: it is the rest of one that was counted
+    /// before it faulted.
+    pub fn looked_at(&mut self, hot: &mut HotMemory, addr: u64, size: u32, resumed: bool) {
         let Some(index) = self.index(addr, size) else { return };
         let past = &mut self.past[index]; // `index` gives no other
-        past.executed += past.free as u64 + 1;
+        past.executed += past.free as u64 + u64::from(!resumed);
         past.free = match self.visits {
             Visits::Every => 0,
             Visits::Sparse => free_runs(past.executed),
@@ -126,7 +127,7 @@ mod tests {
         let mut looked = Vec::new();
         for n in 1..=300u64 {
             if schedule.is_due(&mut hot, 0x1000, 12) {
-                schedule.looked_at(&mut hot, 0x1000, 12);
+                schedule.looked_at(&mut hot, 0x1000, 12, false);
                 looked.push(n);
             }
             assert_eq!(schedule.executions(&mut hot), [(0x1000, 12, n)]);

@@ -373,9 +373,9 @@ impl Shared {
     }
 
     /// A block ran under the stepper.
-    pub fn looked_at(&mut self, addr: u64, size: u32) {
+    pub fn looked_at(&mut self, addr: u64, size: u32, resumed: bool) {
         if let Some(schedule) = &mut self.schedule {
-            schedule.looked_at(&mut self.hot, addr, size);
+            schedule.looked_at(&mut self.hot, addr, size, resumed);
         }
     }
 

@@ -56,6 +56,8 @@ struct State {
     index: usize,
     /// The block has retired whole.
     done: bool,
+    /// It goes no further here.
+    at_wild: bool,
     sp_was_set: bool,
     /// An instruction that was shown and did not retire: it is not shown again.
     shown: Option<u64>,
@@ -68,6 +70,14 @@ pub(super) enum Stepped {
     Whole,
     /// Before its end: the main CPU goes on at this instruction.
     To(u64),
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub stepped: Stepped,
+    /// The block is the rest of one that faulted here.
+    pub resumed: bool,
 }
 
 /// Guest memory as the page tables have it, during a run.
@@ -117,7 +127,7 @@ unsafe extern "C" fn on_instruction(
         state.sight.instruction(&regs, state.sp_was_set, &mut Seen(state.shared));
     }
     if state.index >= state.tame {
-        state.shown = Some(addr);
+        state.at_wild = true;
         // SAFETY: the same.
         unsafe { uc::uc_emu_stop(raw) };
         return;
@@ -154,6 +164,7 @@ impl Stepper {
             tame: 0,
             index: 0,
             done: false,
+            at_wild: false,
             sp_was_set: false,
             shown: None,
         }));
@@ -181,7 +192,7 @@ impl Stepper {
         starts: &[u16],
         code: &[u8],
         sp_was_set: bool,
-    ) -> Result<Stepped, EngineError> {
+    ) -> Result<Step, EngineError> {
         if self.stale {
             self.handle.flush_tlb()?;
             self.handle.flush_blocks()?;
@@ -195,7 +206,9 @@ impl Stepper {
         let rest = |&start: &u16| code.get(usize::from(start)..).unwrap_or_default();
         let wild = starts.iter().position(|start| is_wild(state.arch, rest(start)));
         state.tame = wild.unwrap_or(starts.len());
-        (state.index, state.done, state.sp_was_set) = (0, false, sp_was_set);
+        (state.index, state.done, state.at_wild) = (0, false, false);
+        state.sp_was_set = sp_was_set;
+        let resumed = state.shown == Some(addr);
         let shared = state.shared;
         self.handle.take_state(main)?;
         let error = self.handle.start(addr, 0);
@@ -207,20 +220,23 @@ impl Stepper {
             Arch::X86_64 => x86_64::regs::pc(&self.handle),
             Arch::Aarch64 => aarch64::regs::pc(&self.handle),
         };
-        if state.done {
-            return Ok(Stepped::Whole);
-        }
         let offset = pc.wrapping_sub(addr);
-        let reached = state.starts.iter().any(|&s| u64::from(s) == offset);
-        match reached {
-            true => {
-                state.shown = Some(pc);
-                Ok(Stepped::To(pc))
+        let inside = state.starts.iter().any(|&start| u64::from(start) == offset);
+        let stepped = match (state.done, inside) {
+            (true, _) => Stepped::Whole,
+            (false, true) => {
+                // A wild instruction is the main CPU's; any other faulted and comes again.
+                state.shown = (!state.at_wild).then_some(pc);
+                Stepped::To(pc)
             }
             // A branch retired and its target cannot be fetched.
-            false if state.index == state.starts.len() => Ok(Stepped::Whole),
-            false => Err(EngineError::Stray { pc, detail: format!("while stepping: {error}") }),
-        }
+            (false, false) if state.index == state.starts.len() => Stepped::Whole,
+            (false, false) => {
+                let detail = format!("while stepping: {error}");
+                return Err(EngineError::Stray { pc, detail });
+            }
+        };
+        Ok(Step { stepped, resumed })
     }
 }
 

@@ -1,32 +1,25 @@
 //! Walks every sampled stack by every method and counts the verdicts.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use arch::Regs;
-use unwinder::elf::Slice;
-use unwinder::{Context, InstructionPointer, Memory, Module, Modules, Policy, Registers, Walk, fp};
+use arch::{Arch, Regs};
+use unwinder::Memory;
 
+use crate::grade::methods::{Bytes, MethodId, Methods};
 use crate::grade::verdict::{Verdict, compare};
-
-/// A file's bytes, shared with whoever else reads it.
-type Bytes = Arc<[u8]>;
-
-/// Frames that a method is asked for at most.
-const LIMIT: usize = 1024;
 
 /// A way to unwind, and how it did.
 #[derive(Debug)]
 pub struct MethodTally {
     /// Name as on the command line.
-    pub name: &'static str,
+    pub name: String,
     /// Samples by verdict.
     pub verdicts: BTreeMap<Verdict, u64>,
 }
 
 impl MethodTally {
-    fn new(name: &'static str) -> MethodTally {
-        MethodTally { name, verdicts: BTreeMap::new() }
+    fn new(name: &str) -> MethodTally {
+        MethodTally { name: name.to_owned(), verdicts: BTreeMap::new() }
     }
 
     /// Samples in all.
@@ -41,111 +34,59 @@ impl MethodTally {
 }
 
 /// Grades the methods of one process.
+#[derive(Debug)]
 pub struct Grader {
-    modules: Modules<Slice<Bytes>>,
-    /// In the order of the report: frame pointer, DWARF, SFrame.
-    tallies: [MethodTally; 3],
-    context: Context,
+    methods: Methods,
+    tallies: Vec<MethodTally>,
     found: Vec<u64>,
     truth: Vec<u64>,
 }
 
 impl Grader {
     /// No module yet.
-    pub fn new() -> Grader {
-        Grader {
-            modules: Modules::new([]),
-            tallies: ["fp", "dwarf", "sframe"].map(MethodTally::new),
-            context: Context::new(),
-            found: Vec::new(),
-            truth: Vec::new(),
-        }
+    pub fn new(arch: Arch) -> Grader {
+        let methods = Methods::new(arch);
+        let tallies = methods.names().iter().map(|name| MethodTally::new(name)).collect();
+        Grader { methods, tallies, found: Vec::new(), truth: Vec::new() }
     }
 
-    /// A file was mapped: offset `pgoff` of it is at address `addr`. What is no ELF file, or
-    /// has no such executable part, gives no module.
-    pub fn map(&mut self, name: &str, bytes: Bytes, addr: u64, pgoff: u64) {
-        let Some(bias) = bias(&bytes, addr, pgoff) else { return };
-        if let Ok(module) = Module::from_elf(name, bytes, bias) {
-            let modules = std::mem::replace(&mut self.modules, Modules::new([]));
-            self.modules = modules.with(module);
-        }
+    /// See [`Methods::map`].
+    pub fn map(&mut self, name: &str, bytes: &Bytes, addr: u64, pgoff: u64) {
+        self.methods.map(name, bytes, addr, pgoff);
     }
 
     /// Grades the stack of a thread that is at `regs`; `truth` has its true addresses,
-    /// innermost first.
+    /// innermost first. Returns the verdicts, in the methods' order.
     pub fn grade(
         &mut self,
         regs: &Regs,
         truth: impl Iterator<Item = u64>,
-        mut memory: impl Memory,
-    ) {
+        memory: &mut dyn Memory,
+    ) -> Vec<Verdict> {
         self.truth.clear();
         self.truth.extend(truth);
-        let (found, limit) = (&mut self.found, LIMIT);
-        found.clear();
-        let mut store = |address| {
-            let room = found.len() < limit;
-            if room {
-                found.push(address);
-            }
-            room
-        };
-        fp::perf::walk(regs, false, &mut memory, &mut store);
-        // arm64's terminal record, (0, 0), is no frame.
-        if self.found.last() == Some(&0) {
-            self.found.pop();
+        let mut verdicts = Vec::with_capacity(self.tallies.len());
+        for id in self.methods.ids() {
+            let end = self.methods.walk(id, regs, memory, &mut self.found);
+            let verdict = compare(&self.found, end.as_ref(), &self.truth, Methods::LIMIT);
+            *self.tallies[id.0].verdicts.entry(verdict).or_default() += 1;
+            verdicts.push(verdict);
         }
-        let verdict = compare(&self.found, None, &self.truth, LIMIT);
-        self.count(0, verdict);
-        let start = InstructionPointer(regs.pc).into();
-        let registers = Registers::of_thread(regs);
-        for (index, policy) in [(1, Policy::dwarf()), (2, Policy::sframe())] {
-            let (modules, context) = (&self.modules, &mut self.context);
-            let walk = Walk::new(policy, modules, start, &registers, &mut memory, context);
-            let mut walk = walk.limit(LIMIT);
-            self.found.clear();
-            self.found.extend(walk.by_ref().map(|frame| frame.address.value()));
-            let end = walk.end();
-            let verdict = compare(&self.found, end, &self.truth, LIMIT);
-            self.count(index, verdict);
-        }
-    }
-
-    fn count(&mut self, index: usize, verdict: Verdict) {
-        *self.tallies[index].verdicts.entry(verdict).or_default() += 1;
+        verdicts
     }
 
     /// How the methods did.
     pub fn tallies(&self) -> &[MethodTally] {
         &self.tallies
     }
-}
 
-impl Default for Grader {
-    fn default() -> Grader {
-        Grader::new()
+    /// The methods.
+    pub fn methods(&self) -> &Methods {
+        &self.methods
     }
-}
 
-impl std::fmt::Debug for Grader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Grader").field("tallies", &self.tallies).finish_non_exhaustive()
+    /// The tally of one.
+    pub fn tally(&self, method: MethodId) -> Option<&MethodTally> {
+        self.tallies.get(method.0)
     }
-}
-
-/// How far the file is mapped from where it was linked, if an executable segment holds the
-/// page at offset `pgoff`:
-///
-/// ```text
-/// bias = addr - (p_vaddr + (pgoff - p_offset))
-/// ```
-fn bias(bytes: &[u8], addr: u64, pgoff: u64) -> Option<u64> {
-    use goblin::elf::program_header::{PF_X, PT_LOAD};
-    let elf = goblin::elf::Elf::parse(bytes).ok()?;
-    let segment = elf.program_headers.iter().find(|p| {
-        let page = p.p_offset & !0xfff;
-        p.p_type == PT_LOAD && p.p_flags & PF_X != 0 && page == pgoff
-    })?;
-    Some(addr.wrapping_sub(segment.p_vaddr.wrapping_add(pgoff.wrapping_sub(segment.p_offset))))
 }

@@ -1,6 +1,6 @@
 //! What is wrong with a chain.
 
-use unwinder::End;
+use crate::grade::methods::NoCaller;
 
 /// How a chain of addresses compares with the true one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,14 +69,14 @@ impl Verdict {
 /// found[p..] repeats itself three times                    looping
 /// else                                                     wrong tail
 /// ```
-pub fn compare(found: &[u64], end: Option<End>, truth: &[u64], limit: usize) -> Verdict {
+pub fn compare(found: &[u64], end: Option<&NoCaller>, truth: &[u64], limit: usize) -> Verdict {
     let common = found.iter().zip(truth).take_while(|(a, b)| a == b).count();
     let complete = common == truth.len() || common == limit;
     if common == found.len() {
         return match end {
             _ if complete => Verdict::Exact,
-            Some(End::NoRow(_) | End::NoModule(_)) => Verdict::NoCoverage,
-            Some(end) if end.claims_complete() => Verdict::TruncatedClaimed,
+            Some(NoCaller::NoCoverage) => Verdict::NoCoverage,
+            Some(NoCaller::Complete) => Verdict::TruncatedClaimed,
             _ => Verdict::TruncatedAdmitted,
         };
     }
@@ -103,23 +103,23 @@ fn repeats(rest: &[u64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unwinder::{CodeAddress, InstructionPointer};
 
     const TRUTH: [u64; 5] = [10, 20, 30, 40, 50];
 
-    fn verdict(found: &[u64], end: Option<End>) -> Verdict {
+    fn verdict(found: &[u64], end: Option<&NoCaller>) -> Verdict {
         compare(found, end, &TRUTH, 127)
     }
 
     #[test]
     fn every_verdict() {
-        let at: CodeAddress = InstructionPointer(30).into();
         let none = None;
+        let no_row = Some(&NoCaller::NoCoverage);
+        let failed = NoCaller::Failed("cannot read".to_owned());
         assert_eq!(verdict(&TRUTH, none), Verdict::Exact);
-        assert_eq!(verdict(&TRUTH, Some(End::NoRow(at))), Verdict::Exact);
-        assert_eq!(verdict(&TRUTH[..3], Some(End::NoRow(at))), Verdict::NoCoverage);
-        assert_eq!(verdict(&TRUTH[..3], Some(End::Undefined)), Verdict::TruncatedClaimed);
-        assert_eq!(verdict(&TRUTH[..3], Some(End::Limit)), Verdict::TruncatedAdmitted);
+        assert_eq!(verdict(&TRUTH, no_row), Verdict::Exact);
+        assert_eq!(verdict(&TRUTH[..3], no_row), Verdict::NoCoverage);
+        assert_eq!(verdict(&TRUTH[..3], Some(&NoCaller::Complete)), Verdict::TruncatedClaimed);
+        assert_eq!(verdict(&TRUTH[..3], Some(&failed)), Verdict::TruncatedAdmitted);
         assert_eq!(verdict(&TRUTH[..1], none), Verdict::TruncatedAdmitted);
         assert_eq!(verdict(&[10, 30, 40, 50], none), Verdict::MissingFrame);
         assert_eq!(verdict(&[10, 77, 20, 30, 40, 50], none), Verdict::InventedFrame);

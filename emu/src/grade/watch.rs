@@ -35,7 +35,8 @@ impl Watch {
     pub fn start(state: &mut State, images: Images) -> Result<Watch, EngineError> {
         let regs = state.core.regs();
         let stack = Stack::new(regs.arch, regs.sp());
-        let watch = Watch(Rc::new(RefCell::new(Inner { stack, grader: Grader::new(), images })));
+        let grader = Grader::new(regs.arch);
+        let watch = Watch(Rc::new(RefCell::new(Inner { stack, grader, images })));
         for record in &state.perf.records {
             if let Record::Mmap2 { addr, pgoff, path, .. } = record {
                 watch.0.borrow_mut().map(path, *addr, *pgoff);
@@ -57,7 +58,7 @@ impl Inner {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
             self.stack.functions_mut().map(&bytes, addr, pgoff);
-            self.grader.map(path, bytes, addr, pgoff);
+            self.grader.map(path, &bytes, addr, pgoff);
         }
     }
 }
@@ -81,9 +82,9 @@ impl Observer for Watch {
         self.0.borrow_mut().map(path, addr, pgoff);
     }
 
-    fn sampled(&mut self, regs: &Regs, memory: Present<'_>) {
+    fn sampled(&mut self, regs: &Regs, mut memory: Present<'_>) {
         let Inner { stack, grader, .. } = &mut *self.0.borrow_mut();
         let truth = stack.frames(regs.pc).map(|frame| frame.address.value());
-        grader.grade(regs, truth, memory);
+        grader.grade(regs, truth, &mut memory);
     }
 }

@@ -6,6 +6,8 @@ use std::fmt;
 use arch::{Arch, FpState, Regs};
 
 use crate::engine::flow::FlowSink;
+use crate::engine::schedule::Visits;
+use crate::engine::stepper::Sight;
 use crate::engine::{Arena, Budget, Engine, EngineError, Mmu, Run};
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::observer::Observer;
@@ -42,6 +44,15 @@ pub trait UserCpu: fmt::Debug {
     fn set_clock(&mut self, clock: u64);
     /// Tells of calls, returns and indirect jumps; see [`Engine::follow`].
     fn follow(&mut self, sink: Box<dyn FlowSink>) -> Result<(), EngineError>;
+    /// Shows instructions; see [`Engine::look`].
+    fn look(
+        &mut self,
+        arena: &Arena,
+        sight: Box<dyn Sight>,
+        visits: Visits,
+    ) -> Result<(), EngineError>;
+    /// Executions of each block; see [`Engine::executions`].
+    fn executions(&mut self) -> Vec<(u64, u32, u64)>;
 }
 
 impl UserCpu for Engine {
@@ -70,6 +81,17 @@ impl UserCpu for Engine {
     }
     fn follow(&mut self, sink: Box<dyn FlowSink>) -> Result<(), EngineError> {
         Engine::follow(self, sink)
+    }
+    fn look(
+        &mut self,
+        arena: &Arena,
+        sight: Box<dyn Sight>,
+        visits: Visits,
+    ) -> Result<(), EngineError> {
+        Engine::look(self, arena, sight, visits)
+    }
+    fn executions(&mut self) -> Vec<(u64, u32, u64)> {
+        Engine::executions(self)
     }
     fn set_clock(&mut self, clock: u64) {
         Engine::set_clock(self, clock);

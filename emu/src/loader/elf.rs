@@ -173,6 +173,32 @@ impl Image {
     }
 }
 
+/// The architecture of the program or library in `bytes`, the whole file, which may be one
+/// that cannot be run, such as a dynamically linked one.
+///
+/// # Errors
+///
+/// A [`LoadError`] for what is wrong with the ELF header or the extent of the program headers.
+pub fn arch_of(bytes: &[u8]) -> Result<Arch, LoadError> {
+    let header = header(bytes)?;
+    let arch = Arch::from_elf_machine(header.e_machine);
+    let arch = arch.ok_or(LoadError::Machine(header.e_machine))?;
+    if !matches!(header.e_type, ET_EXEC | ET_DYN) {
+        return Err(LoadError::Type(header.e_type));
+    }
+    program_headers(bytes, &header)?;
+    Ok(arch)
+}
+
+/// Whether the sections of `bytes`, whose headers [`arch_of`] finds sound, are in the file.
+///
+/// # Errors
+///
+/// The [`LoadError`] for the first one that is not.
+pub fn check_extents(bytes: &[u8]) -> Result<(), LoadError> {
+    check_sections(bytes, &header(bytes)?)
+}
+
 /// Reads and checks the program in `bytes`, the whole file.
 ///
 /// # Errors

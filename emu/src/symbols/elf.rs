@@ -8,7 +8,8 @@ use goblin::container::{Container, Ctx};
 use goblin::elf::header::{self, Header};
 use goblin::elf::program_header::{PT_LOAD, ProgramHeader};
 use goblin::elf::section_header::{
-    SHF_COMPRESSED, SHF_EXECINSTR, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, SHT_SYMTAB, SectionHeader,
+    SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHN_UNDEF, SHT_DYNSYM, SHT_NOBITS, SHT_SYMTAB,
+    SectionHeader,
 };
 use goblin::elf::sym::{self, Sym, Symtab};
 
@@ -88,6 +89,16 @@ impl Elf {
             .find(|s| string(bytes, &self.names, s.sh_name) == Some(name.as_bytes()))
             .and_then(|s| file_range(s, bytes.len()))
             .unwrap_or_default()
+    }
+
+    /// The name of the loaded section that holds `vaddr`.
+    pub fn section_at(&self, bytes: &[u8], vaddr: u64) -> Option<String> {
+        let holds = |s: &&SectionHeader| {
+            let inside = vaddr.checked_sub(s.sh_addr).is_some_and(|into| into < s.sh_size);
+            inside && s.sh_flags & u64::from(SHF_ALLOC) != 0
+        };
+        let name = string(bytes, &self.names, self.sections.iter().find(holds)?.sh_name)?;
+        Some(String::from_utf8_lossy(name).into_owned())
     }
 
     /// The code symbols of `.symtab`, or of `.dynsym` if that has none.

@@ -1,7 +1,7 @@
 //! Addresses to names: functions, files, lines.
 //!
 //! ```text
-//! file bytes ─► Elf ─► SymbolTable ┐
+//! file bytes ─► Elf ─► SymbolTable ┬─► Code, by link-time address
 //!                 └─► Lines (DWARF) ┴─ Image, shared by all processes
 //!                                        │
 //! mappings of one process ─► Symbolizer ─┴─► Frame, SourceFrame
@@ -14,8 +14,10 @@
 //! "unknown" at worst.
 
 mod budget;
+mod code;
 mod demangle;
 mod elf;
+mod functions;
 mod lines;
 mod table;
 
@@ -23,7 +25,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use code::Code;
 pub use demangle::demangle;
+pub use functions::Functions;
 
 use arch::sigframe::is_sigreturn_code;
 

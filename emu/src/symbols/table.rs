@@ -63,8 +63,25 @@ impl SymbolTable {
         SymbolTable { ranges, symbols }
     }
 
+    /// The lowest range of a symbol that does not end at or below `addr`.
+    pub fn at_or_above(&self, addr: u64) -> Option<Range<u64>> {
+        let i = self.ranges.partition_point(|(r, _)| r.end <= addr);
+        self.ranges.get(i).map(|(range, _)| range.clone())
+    }
+
+    /// The highest range of a symbol that does not start above `addr`.
+    pub fn at_or_below(&self, addr: u64) -> Option<Range<u64>> {
+        let i = self.ranges.partition_point(|(r, _)| r.start <= addr);
+        Some(self.ranges.get(i.checked_sub(1)?)?.0.clone())
+    }
+
     /// The symbol that covers `addr`: its demangled name and its start.
     pub fn find(&self, bytes: &[u8], addr: u64) -> Option<(Arc<str>, u64)> {
+        self.find_range(bytes, addr).map(|(name, range)| (name, range.start))
+    }
+
+    /// As [`SymbolTable::find`], and up to where the symbol reaches.
+    pub fn find_range(&self, bytes: &[u8], addr: u64) -> Option<(Arc<str>, Range<u64>)> {
         let i = self.ranges.partition_point(|(r, _)| r.end <= addr);
         let (range, symbol) = self.ranges.get(i)?;
         if !range.contains(&addr) {
@@ -75,7 +92,7 @@ impl SymbolTable {
             let raw = bytes.get(symbol.name.clone()).unwrap_or_default();
             demangle(&String::from_utf8_lossy(raw)).into()
         });
-        Some((name.clone(), symbol.start))
+        Some((name.clone(), symbol.start..range.end))
     }
 }
 

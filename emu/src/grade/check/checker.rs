@@ -1,0 +1,161 @@
+//! Keeps the true stack of a run and checks every method at the instructions that the engine
+//! shows.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use arch::Regs;
+use unwinder::Memory;
+
+use crate::engine::EngineError;
+use crate::engine::flow::{CalleeSaved, Event, FlowSink};
+use crate::engine::schedule::Visits;
+use crate::engine::stepper::Sight;
+use crate::export::Images;
+use crate::grade::check::one_step::one_step;
+use crate::grade::check::record::PcRecord;
+use crate::grade::methods::{Bytes, MethodId, Methods, bias};
+use crate::kernel::State;
+use crate::kernel::observer::Observer;
+use crate::kernel::user::Present;
+use crate::perf::record::{FileId, Record};
+use crate::truth::Stack;
+
+/// A handle; clones look at the same run.
+#[derive(Clone, Debug)]
+pub struct Checker(Rc<RefCell<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    stack: Stack,
+    methods: Methods,
+    /// Those that are checked.
+    checked: Vec<MethodId>,
+    images: Images,
+    files: Vec<Mapped>,
+    pcs: HashMap<u64, PcRecord>,
+}
+
+/// A file with code in the process.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    /// Its path, or `[vdso]`.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// How far from where it was linked it is mapped.
+    pub bias: u64,
+}
+
+/// What a check knows at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'c> {
+    /// The methods that were checked.
+    pub checked: &'c [MethodId],
+    /// All methods' names.
+    pub names: &'c [String],
+    /// Files with code, as they were mapped.
+    pub files: &'c [Mapped],
+    /// What was seen, by PC.
+    pub pcs: &'c HashMap<u64, PcRecord>,
+}
+
+impl Checker {
+    /// Checks a machine whose guest has not run yet. `wanted` says which methods, by name.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`] if the engine cannot show instructions.
+    pub fn start(
+        state: &mut State,
+        images: Images,
+        visits: Visits,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Checker, EngineError> {
+        let regs = state.core.regs();
+        let methods = Methods::new(regs.arch);
+        let checked = methods.ids().filter(|id| wanted(&methods.names()[id.0])).collect();
+        let stack = Stack::new(regs.arch, regs.sp());
+        let (files, pcs) = (Vec::new(), HashMap::new());
+        let inner = Inner { stack, methods, checked, images, files, pcs };
+        let checker = Checker(Rc::new(RefCell::new(inner)));
+        for record in &state.perf.records {
+            if let Record::Mmap2 { addr, pgoff, path, .. } = record {
+                checker.0.borrow_mut().map(path, *addr, *pgoff);
+            }
+        }
+        state.core.follow(Box::new(checker.clone()))?;
+        state.core.look(&state.arena, Box::new(checker.clone()), visits)?;
+        state.observer = Some(Box::new(checker.clone()));
+        Ok(checker)
+    }
+
+    /// Reads what was found.
+    pub fn read<T>(&self, read: impl FnOnce(Results<'_>) -> T) -> T {
+        let inner = self.0.borrow();
+        let (names, files) = (inner.methods.names(), &inner.files);
+        read(Results { checked: &inner.checked, names, files, pcs: &inner.pcs })
+    }
+}
+
+impl Inner {
+    fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
+        // The unwind tables are those of the file as it is mapped, whatever its identity.
+        if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
+            self.stack.functions_mut().map(&bytes, addr, pgoff);
+            self.methods.map(path, &bytes, addr, pgoff);
+            if let Some(bias) = bias(&bytes, addr, pgoff) {
+                self.files.push(Mapped { name: path.to_owned(), bytes, bias });
+            }
+        }
+    }
+
+    fn check(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
+        let methods = self.methods.names().len();
+        let record = self.pcs.entry(regs.pc).or_insert_with(|| PcRecord::new(methods));
+        if !self.stack.holds(regs.sp(), sp_was_set) {
+            record.undecided += 1;
+            return;
+        }
+        record.checked += 1;
+        let truth = self.stack.caller();
+        for &id in &self.checked {
+            let told = self.methods.step(id, regs, memory);
+            let outcome = one_step(regs.arch, &told, truth.as_ref());
+            record.methods[id.0].add(outcome, regs, &told, truth.as_ref()); // one for each method
+        }
+    }
+}
+
+impl FlowSink for Checker {
+    fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
+        self.0.borrow_mut().stack.events(events, saved);
+    }
+
+    fn wants_registers(&self) -> bool {
+        true
+    }
+}
+
+impl Sight for Checker {
+    fn instruction(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
+        self.0.borrow_mut().check(regs, sp_was_set, memory);
+    }
+}
+
+impl Observer for Checker {
+    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64) {
+        self.0.borrow_mut().stack.signal(interrupted, handler, restorer);
+    }
+
+    fn sigreturn(&mut self, regs: &Regs) {
+        self.0.borrow_mut().stack.sigreturn(regs);
+    }
+
+    fn mapped(&mut self, path: &str, addr: u64, pgoff: u64) {
+        self.0.borrow_mut().map(path, addr, pgoff);
+    }
+
+    fn sampled(&mut self, _: &Regs, _: Present<'_>) {}
+}

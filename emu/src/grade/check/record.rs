@@ -1,0 +1,116 @@
+//! What was seen at one instruction.
+
+use arch::Regs;
+use unwinder::Registers;
+
+use crate::engine::flow::CalleeSaved;
+use crate::grade::check::one_step::{Outcome, Wrong};
+use crate::grade::methods::{NoCaller, Told};
+use crate::truth::TrueCaller;
+
+/// One PC.
+#[derive(Clone, Debug, Default)]
+pub struct PcRecord {
+    /// Executions that were checked.
+    pub checked: u64,
+    /// Executions that were looked at with the stack pointer between two stacks, so that
+    /// there is no true caller to compare with.
+    pub undecided: u64,
+    /// Each method's, in their order.
+    pub methods: Vec<MethodRecord>,
+}
+
+/// How a method did at one PC.
+#[derive(Clone, Debug, Default)]
+pub struct MethodRecord {
+    /// Checks in which the table said nothing.
+    pub no_coverage: u64,
+    /// Checks in which it was wrong.
+    pub wrong: u64,
+    /// The first of them.
+    pub example: Option<Box<Example>>,
+}
+
+/// A step that was wrong.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// In what.
+    pub wrong: Wrong,
+    /// The thread's registers.
+    pub regs: Regs,
+    /// The true caller; `None` for the outermost frame.
+    pub expected: Option<Expected>,
+    /// The caller that was told, or why there was none.
+    pub found: Result<Found, NoCaller>,
+}
+
+/// A true caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Where it goes on.
+    pub address: u64,
+    /// Its stack pointer there, the CFA.
+    pub sp: u64,
+    /// Its callee-saved registers.
+    pub saved: Option<CalleeSaved>,
+}
+
+/// A caller as a method told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it goes on.
+    pub address: u64,
+    /// Its stack pointer there.
+    pub sp: Option<u64>,
+    /// Its registers.
+    pub registers: Registers,
+}
+
+impl PcRecord {
+    /// Of so many methods.
+    pub fn new(methods: usize) -> PcRecord {
+        PcRecord { methods: vec![MethodRecord::default(); methods], ..PcRecord::default() }
+    }
+}
+
+impl MethodRecord {
+    /// Counts one check.
+    pub fn add(
+        &mut self,
+        outcome: Outcome,
+        regs: &Regs,
+        told: &Result<Told, NoCaller>,
+        truth: Option<&TrueCaller<'_>>,
+    ) {
+        match outcome {
+            Outcome::Right => {}
+            Outcome::NoCoverage => self.no_coverage += 1,
+            Outcome::Wrong(wrong) => {
+                self.wrong += 1;
+                if self.example.is_none() {
+                    self.example = Some(Box::new(Example::new(wrong, regs, told, truth)));
+                }
+            }
+        }
+    }
+}
+
+impl Example {
+    fn new(
+        wrong: Wrong,
+        regs: &Regs,
+        told: &Result<Told, NoCaller>,
+        truth: Option<&TrueCaller<'_>>,
+    ) -> Example {
+        let expected = truth.map(|t| Expected {
+            address: t.address.value(),
+            sp: t.sp,
+            saved: t.saved.copied(),
+        });
+        let found = match told {
+            Ok(t) => Ok(Found { address: t.address, sp: t.sp, registers: t.registers }),
+            Err(why) => Err(why.clone()),
+        };
+        Example { wrong, regs: *regs, expected, found }
+    }
+}

@@ -1,0 +1,119 @@
+//! Guests, and runs of them in this process.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use arch::Arch;
+use emu::engine::Perms;
+use emu::engine::baseline::{self, Piece, Translation};
+use emu::export::{Format, Images, Output, Sink};
+use emu::kernel::exec::{self, Program};
+use emu::kernel::state::{Config, PmuIrq, State};
+use emu::kernel::{Kernel, run, symbols};
+use emu::loader::auxv::Aux;
+use emu::loader::{self, stack};
+use emu::perf::event::{self, Defaults};
+use emu::perf::record::{Rate, Session};
+use guests::Catalogue;
+
+use crate::Result;
+
+pub fn guest(catalogue: &Catalogue, name: &str, arch: Arch) -> Result<PathBuf> {
+    let guest = catalogue.find(name).ok_or_else(|| format!("no guest {name}"))?;
+    Ok(std::fs::canonicalize(catalogue.path(guest, arch.name()))?)
+}
+
+/// Runs a guest under the emulator with a profile of `period`; returns the samples.
+pub fn emulate(path: &Path, args: &[&str], period: u64) -> Result<u64> {
+    emulate_with(path, args, period, |_| Ok(()))
+}
+
+/// The same, of a machine that `prepare` does something to before the guest runs.
+pub fn emulate_with(
+    path: &Path,
+    args: &[&str],
+    period: u64,
+    prepare: impl FnOnce(&mut State) -> Result<()>,
+) -> Result<u64> {
+    let shown = path.to_string_lossy().into_owned();
+    let words = std::iter::once(shown.as_str()).chain(args.iter().copied());
+    let program = Program {
+        host: path.to_owned(),
+        path: shown.clone(),
+        args: words.map(|w| w.as_bytes().to_vec()).collect(),
+        env: Vec::new(),
+        root: None,
+        cwd: "/".to_owned(),
+        seed: 1,
+        aslr: None,
+        stdout_is_taken: true,
+    };
+    let config = Config {
+        pmu_irq: PmuIrq::Nmi,
+        strict: false,
+        strace: false,
+        boot_time: 0,
+        max_instructions: u64::MAX,
+    };
+    let defaults =
+        Defaults { rate: Rate::Period(period), explicit: true, callchain: true, max_stack: 0 };
+    let events = event::parse("cycles", defaults)?;
+    let session = |arch| Session {
+        arch,
+        events,
+        cpus: 1,
+        cmdline: vec!["bench".to_owned()],
+        kernel_symbols: symbols::all(arch),
+    };
+    let mut state = exec::exec(&program, config, session)?;
+    // Standard streams are the harness's.
+    for fd in 0..3 {
+        state.vfs.fds.close(fd).map_err(|e| e.to_string())?;
+    }
+    prepare(&mut state)?;
+    let output = Output::Stream { out: Box::new(std::io::sink()), name: "nowhere".to_owned() };
+    let mut sink: Box<dyn Sink> =
+        emu::export::open(Format::PerfData, &state.perf.session, output, Images::of_host())?;
+    let kernel = Kernel::new(state);
+    run::run(&kernel, &AtomicBool::new(false), |records| {
+        records.iter().try_for_each(|r| sink.record(r))
+    })?;
+    sink.finish()?;
+    Ok(kernel.with(|s| s.perf.counters.iter().map(|c| c.samples).sum()))
+}
+
+/// Runs a guest on the bare engine.
+pub fn bare(path: &Path, arch: Arch, translation: Translation) -> Result<()> {
+    let bytes = std::fs::read(path)?;
+    let image = loader::parse(&bytes)?;
+    let options = loader::Options { aslr: None, stack_limit: 8 << 20, vdso_size: 0 };
+    let plan = loader::plan(&image, &options)?;
+    let pieces: Vec<Piece> = image
+        .segments
+        .iter()
+        .map(|s| Piece {
+            addr: s.vaddr,
+            len: s.memsz,
+            bytes: bytes[s.file_offset as usize..][..s.filesz as usize].to_vec(),
+            perms: Perms { read: s.read, write: s.write, exec: s.execute },
+        })
+        .collect();
+    let (status, syscalls) = baseline::run(arch, translation, &pieces, image.entry, |top| {
+        let built = stack::build(&stack::Input {
+            arch,
+            top,
+            skew: 0,
+            stack_limit: 8 << 20,
+            argv: &[b"bench".to_vec()],
+            envp: &[],
+            execfn: b"bench",
+            random: [7; 16],
+            aux: Aux::new(&image, &plan, 1000, 1000),
+        });
+        built.map_or((Vec::new(), top), |stack| (stack.bytes, stack.sp))
+    })?;
+    if status != 0 || syscalls == 0 {
+        return Err(format!("the bare run of {} ended with {status}", path.display()).into());
+    }
+    Ok(())
+}

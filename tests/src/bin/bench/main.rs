@@ -1,0 +1,85 @@
+//! `make bench`: ratios against baselines measured in the same run.
+//!
+//! Every row is the minimum of five interleaved runs, so that a busy moment of the host
+//! hits all contestants alike. The table goes to standard output, the numbers to
+//! `target/bench.json`. Words after the program's name choose parts of it (`speed start
+//! samples unwinding memory regions`), and architectures.
+
+mod costs;
+mod emulate;
+mod speed;
+mod table;
+mod unwinding;
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use arch::Arch;
+use guests::Catalogue;
+
+use table::Table;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Runs of each contestant; the minimum counts.
+const RUNS: usize = 5;
+/// Period of the benchmark's profile, in instructions.
+const PERIOD: u64 = 1_000_000;
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    let catalogue = Catalogue::load(&guests::default_dir())?;
+    if let [_, mode, name] = &args[..]
+        && mode == "--resident"
+    {
+        return costs::resident(&catalogue, name);
+    }
+    println!("minima of {RUNS} interleaved runs; × are ratios within this run\n");
+    let mut table = Table::default();
+    let only = |kind: &[&str], word: &str| {
+        let mut chosen = args[1..].iter().filter(|a| kind.contains(&a.as_str())).peekable();
+        chosen.peek().is_none() || chosen.any(|a| a == word)
+    };
+    const PARTS: [&str; 6] = ["speed", "start", "samples", "unwinding", "memory", "regions"];
+    let arches = Arch::ALL.map(Arch::name);
+    for arch in Arch::ALL.into_iter().filter(|a| only(&arches, a.name())) {
+        if only(&PARTS, "speed") {
+            speed::speed(&catalogue, arch, &mut table)?;
+        }
+        if only(&PARTS, "start") {
+            costs::start(&catalogue, arch, &mut table)?;
+        }
+        if only(&PARTS, "samples") {
+            costs::samples(&catalogue, arch, &mut table)?;
+        }
+        if only(&PARTS, "unwinding") {
+            unwinding::recorded(&catalogue, arch, &mut table)?;
+        }
+    }
+    if only(&PARTS, "unwinding") {
+        unwinding::growth(&mut table);
+    }
+    if only(&PARTS, "memory") {
+        costs::memory(&mut table)?;
+    }
+    if only(&PARTS, "regions") {
+        costs::regions(&mut table)?;
+    }
+    let out = target_dir().join("bench.json");
+    std::fs::write(&out, serde_json::to_vec_pretty(&table.rows)?)?;
+    println!("\nnumbers in {}.", out.display());
+    Ok(())
+}
+
+fn target_dir() -> PathBuf {
+    let exe = std::env::current_exe().unwrap_or_default();
+    let release = exe.parent().map(Path::to_path_buf).unwrap_or_default();
+    release.parent().map(Path::to_path_buf).unwrap_or(release)
+}
+
+fn timed<T>(f: impl FnOnce() -> Result<T>) -> Result<Duration> {
+    let start = Instant::now();
+    black_box(f()?);
+    Ok(start.elapsed())
+}
