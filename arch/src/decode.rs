@@ -173,6 +173,15 @@ pub fn insn(arch: Arch, code: &[u8]) -> Option<Insn> {
     }
 }
 
+/// Where the first instruction of `code`, at `pc`, jumps or calls if it is a direct branch,
+/// conditional or not.
+pub fn branch_target(arch: Arch, code: &[u8], pc: u64) -> Option<u64> {
+    match arch {
+        Arch::X86_64 => x86_64::decode::branch_target(code, pc),
+        Arch::Aarch64 => aarch64::decode::branch_target(code, pc),
+    }
+}
+
 /// Decodes the instructions of one architecture.
 ///
 /// Not `Send`, because capstone's handle is not.
