@@ -67,6 +67,10 @@ impl FlowSink for Watch {
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         self.0.borrow_mut().stack.events(events, saved);
     }
+
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
+    }
 }
 
 impl Observer for Watch {

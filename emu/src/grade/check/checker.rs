@@ -133,6 +133,10 @@ impl FlowSink for Checker {
         self.0.borrow_mut().stack.events(events, saved);
     }
 
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
+    }
+
     fn wants_registers(&self) -> bool {
         true
     }
