@@ -17,7 +17,7 @@ use emu::kernel::observer::Observer;
 use emu::kernel::state::State;
 use emu::kernel::task::Ending;
 use emu::kernel::user::Present;
-use emu::truth::{Stack, TrueFrame};
+use emu::truth::{LogicalFrame, Stack, TrueFrame};
 use tests::elf;
 use tests::generator::Program;
 use tests::generator::layout::{CODE, SIGNAL, TAIL};
@@ -32,6 +32,8 @@ struct Check {
     stack: Stack,
     samples: u64,
     deepest: usize,
+    /// Tail-calling functions that were seen.
+    tails: u64,
     difference: Option<String>,
     /// The last events, for the message.
     events: Vec<String>,
@@ -42,6 +44,10 @@ struct Check {
 struct Watch(Rc<RefCell<Check>>);
 
 impl FlowSink for Watch {
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
+    }
+
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         let check = &mut *self.0.borrow_mut();
         events.iter().for_each(|e| check.note(format!("{e:x?}")));
@@ -88,7 +94,12 @@ impl Check {
         let found: Vec<TrueFrame> = self.stack.frames(regs.pc).collect();
         let why = match &told {
             Err(why) => Some(why.clone()),
-            Ok(told) => physical(regs.pc, told, &found).err(),
+            Ok(told) => {
+                let logical: Vec<_> = self.stack.logical(regs.pc).collect();
+                self.tails += logical.iter().filter(|f| !f.physical).count() as u64;
+                let same = physical(regs.pc, told, &found);
+                same.and_then(|()| self::logical(told, &logical, &found)).err()
+            }
         };
         self.deepest = self.deepest.max(found.len());
         if let Some(why) = why {
@@ -134,8 +145,31 @@ fn physical(pc: u64, told: &[Told], found: &[TrueFrame]) -> Result<(), String> {
     }
 }
 
-/// Runs a program and compares every `period` instructions; returns samples and depth.
-fn run(dir: &Path, arch: Arch, seed: u64, period: u64) -> (u64, usize) {
+/// Whether the logical stack is what the program says, and the physical one with tail calls.
+fn logical(told: &[Told], logical: &[LogicalFrame], found: &[TrueFrame]) -> Result<(), String> {
+    let physical = logical.iter().filter(|f| f.physical).map(|f| (f.address, f.cfa));
+    if !physical.eq(found.iter().map(|f| (f.address, f.cfa))) {
+        return Err(format!("the logical stack has other physical frames: {logical:x?}"));
+    }
+    let expected = told.iter().map(|t| (t.address, t.kind != TAIL));
+    let seen: Vec<_> = logical.iter().skip(1).map(|f| (f.address.value(), f.physical)).collect();
+    let same = |(a, b): ((Option<u64>, bool), &(u64, bool))| {
+        a.1 == b.1 && a.0.is_none_or(|address| address == b.0)
+    };
+    if told.len() != seen.len() || !expected.zip(&seen).all(same) {
+        return Err(format!("the logical stack is {seen:x?}"));
+    }
+    // What was tail-called was entered by the jump of the next frame out.
+    for pair in logical.windows(2).filter(|pair| !pair[1].physical) {
+        if pair[0].entry.is_none() || pair[0].cfa != pair[1].cfa {
+            return Err(format!("a tail-called function in {logical:x?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a program and compares every `period` instructions; returns samples, depth and tail calls.
+fn run(dir: &Path, arch: Arch, seed: u64, period: u64) -> (u64, usize, u64) {
     let program = Program::new(arch, seed);
     let file = elf::write(dir, &format!("{arch}-{seed}"), &program.file);
     let harness = Harness::of_file(arch, file.clone(), "/bin/random").without_callchains();
@@ -151,15 +185,15 @@ fn run(dir: &Path, arch: Arch, seed: u64, period: u64) -> (u64, usize) {
     let ending = outcome.ending;
     assert_eq!(ending, Ending::Exited(0), "{arch}, seed {seed}: {rerun}");
     std::fs::remove_file(file).unwrap();
-    (check.samples, check.deepest)
+    (check.samples, check.deepest, check.tails)
 }
 
 fn start(state: &mut State, program: Program) -> Watch {
     let regs = state.core.regs();
     let mut stack = Stack::new(regs.arch, regs.sp());
     stack.functions_mut().map(&program.file.as_slice().into(), CODE & !0xfff, 0);
-    let (samples, deepest, difference, events) = (0, 0, None, Vec::new());
-    let check = Check { program, stack, samples, deepest, difference, events };
+    let (samples, deepest, tails, difference, events) = (0, 0, 0, None, Vec::new());
+    let check = Check { program, stack, samples, deepest, tails, difference, events };
     let watch = Watch(Rc::new(RefCell::new(check)));
     state.core.follow(Box::new(watch.clone())).unwrap();
     state.observer = Some(Box::new(watch.clone()));
@@ -179,15 +213,18 @@ fn many(arch: Arch, seeds: u64) {
         }
         return;
     }
-    let (mut samples, mut deepest) = (0, 0);
+    let (mut samples, mut deepest, mut tails) = (0, 0, 0);
     for seed in 0..seeds {
         let period = PERIODS[seed as usize % PERIODS.len()];
-        let (more, depth) = run(&dir, arch, seed, period);
+        let (more, depth, tail_calls) = run(&dir, arch, seed, period);
         samples += more;
         deepest = deepest.max(depth);
+        tails += tail_calls;
     }
-    println!("{arch}: {seeds} programs, {samples} samples, {deepest} frames at most");
-    assert!(samples > 100 * seeds && deepest > 10, "{samples} samples, {deepest} frames");
+    println!(
+        "{arch}: {seeds} programs, {samples} samples, {deepest} frames at most, {tails} tail callers"
+    );
+    assert!(samples > 100 * seeds && deepest > 10 && tails > samples / 10, "too little was seen");
 }
 
 #[test]
