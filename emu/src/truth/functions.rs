@@ -106,3 +106,32 @@ fn bias(elf: &Elf<'_>, addr: u64, pgoff: u64) -> Option<u64> {
         .find(|p| p.p_type == PT_LOAD && p.p_flags & PF_X != 0 && p.p_offset & !0xfff == pgoff)?;
     Some(addr.wrapping_sub(segment.p_vaddr.wrapping_add(pgoff.wrapping_sub(segment.p_offset))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_and_ranges() {
+        let mut functions = Functions::new();
+        functions.add([0x300..0x310, 0x100..0x180, 0x200..0x200]);
+        functions.add([0x100..0x120, 0x180..0x1a0]);
+        assert!(functions.starts_at(0x100) && functions.starts_at(0x180));
+        assert!(!functions.starts_at(0x101) && !functions.starts_at(0x200));
+        // The longer one of two stays.
+        assert_eq!(functions.start_of(0x17f), Some(0x100));
+        assert_eq!(functions.start_of(0x1a0), None);
+        assert_eq!(functions.start_of(0xff), None);
+        assert!(functions.same(0x300, 0x30f) && !functions.same(0x17f, 0x180));
+        assert!(!functions.same(0x1a0, 0x1a0), "not in a function");
+    }
+
+    #[test]
+    fn what_is_no_file_has_no_functions() {
+        let mut functions = Functions::new();
+        for junk in [&b""[..], b"\x7fELF", &[0xff; 4096]] {
+            functions.map(&junk.into(), 0x40_0000, 0);
+        }
+        assert!(functions.ranges.is_empty());
+    }
+}

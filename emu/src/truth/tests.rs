@@ -3,6 +3,7 @@
 use unwinder::InstructionPointer;
 
 use super::*;
+use crate::truth::tails::{FIRST, LAST};
 
 const TOP: u64 = 0x7fff_0000;
 
@@ -160,5 +161,138 @@ fn longjmp_out_of_a_handler() {
             t.event(Transfer::Jump, 0xa10, 0x201, TOP - 64, true);
             assert_eq!(t.addresses(), [0, 0x101]);
         });
+    }
+}
+
+/// Functions of 256 bytes from 0x100 to 0x1fff.
+fn with_functions(arch: Arch) -> Thread {
+    let mut t = Thread::new(arch);
+    t.stack.functions_mut().add((1..0x20).map(|n| n << 8..(n + 1) << 8));
+    t
+}
+
+/// The stack pointer at the start of a function with this CFA.
+fn at_start(arch: Arch, cfa: u64) -> u64 {
+    cfa - if arch == Arch::X86_64 { 8 } else { 0 }
+}
+
+fn logical(t: &Thread, pc: u64) -> Vec<(u64, bool)> {
+    t.stack.logical(pc).map(|f| (f.address.value(), f.physical)).collect()
+}
+
+#[test]
+fn tail_calls_are_kept() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        let sp = at_start(arch, TOP - 16);
+        t.call(0x101, 0x200, TOP - 16);
+        // Inside the function, to its own start, to another's middle, with a frame: no calls.
+        t.event(Transfer::Jump, 0x210, 0x220, sp, false);
+        t.event(Transfer::Jump, 0x230, 0x200, sp, false);
+        t.event(Transfer::Jump, 0x230, 0x340, sp, false);
+        t.event(Transfer::Jump, 0x230, 0x300, sp - 32, false);
+        assert_eq!(logical(&t, 0x2ff), [(0x2ff, true), (0x101, true)]);
+        // A jump, one behind `leave` or `mov sp, x29`, and a return instruction.
+        t.event(Transfer::Jump, 0x240, 0x300, sp, false);
+        t.event(Transfer::Jump, 0x350, 0x400, sp, true);
+        t.event(Transfer::Return, 0x460, 0x500, sp, false);
+        let expected = [(0x501, true), (0x460, false), (0x350, false), (0x240, false)];
+        assert_eq!(logical(&t, 0x501), [&expected[..], &[(0x101, true)]].concat());
+        let entries: Vec<_> = t.stack.logical(0x501).map(|f| f.entry).collect();
+        assert_eq!(entries, [Some(0x500), Some(0x400), Some(0x300), Some(0x200), None]);
+        assert_eq!(t.addresses(), [0, 0x101], "they have no frame");
+        // What is called now has its own.
+        t.call(0x510, 0x600, TOP - 64);
+        assert_eq!(logical(&t, 0)[..3], [(0, true), (0x510, true), (0x460, false)]);
+        t.event(Transfer::Return, 0x610, 0x510, TOP - 64, false);
+        t.event(Transfer::Return, 0x520, 0x101, TOP - 16, false);
+        assert_eq!(logical(&t, 0), [(0, true)]);
+        t.call(0x121, 0x200, TOP - 16);
+        assert_eq!(logical(&t, 0), [(0, true), (0x121, true)], "nothing is left");
+    }
+}
+
+#[test]
+fn a_loop_of_tail_calls_takes_no_memory() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        let sp = at_start(arch, TOP - 16);
+        for n in 0..10_000 {
+            let (from, to) = if n % 2 == 0 { (0x240, 0x300) } else { (0x350, 0x200) };
+            t.event(Transfer::Jump, from, to, sp, false);
+        }
+        let frames: Vec<_> = t.stack.logical(0x201).collect();
+        let kept = FIRST + LAST;
+        assert_eq!(frames.len(), 1 + kept + 1);
+        let elided: Vec<_> = frames.iter().map(|f| f.elided).collect();
+        assert_eq!(elided.iter().sum::<u64>(), 10_000 - kept as u64);
+        assert_eq!(elided.iter().position(|&n| n > 0), Some(1 + LAST));
+        assert_eq!(frames[LAST].entry, None, "who entered it is not kept");
+        assert_eq!(frames[kept].entry, Some(0x200), "as it was called");
+    }
+}
+
+/// Stacks that are neighbours, or an array in a function's frame.
+#[test]
+fn a_new_stack_begins_at_a_function() {
+    for other in [TOP - 0x1000, TOP - 0x400] {
+        for arch in Arch::ALL {
+            let mut t = with_functions(arch);
+            t.call(0x101, 0x200, TOP - 16);
+            t.call(0x201, 0x300, TOP - 0x800);
+            t.event(Transfer::Jump, 0x320, 0x400, other, true);
+            assert_eq!(t.addresses(), [0], "{arch} {other:#x}");
+            t.call(0x411, 0x300, other - 32);
+            t.event(Transfer::Jump, 0x320, 0x201, TOP - 0x800, true);
+            assert_eq!(t.addresses(), [0, 0x101], "{arch} {other:#x}");
+        }
+    }
+}
+
+/// A handler's stack is no part of the stack that it interrupted: what lies between is not.
+#[test]
+fn a_signal_stack_is_apart() {
+    for arch in Arch::ALL {
+        let (alternate, other) = (TOP - 0x10_0000, TOP - 0x8_0000);
+        let mut t = Thread::new(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        let interrupted = regs(arch, 0x222, TOP - 100);
+        t.stack.signal(&interrupted, &regs(arch, 0x700, alternate), 0x900);
+        t.stack.sigreturn(&interrupted);
+        assert_eq!(t.addresses(), [0, 0x101]);
+        t.event(Transfer::Return, 0x240, 0x500, other, true);
+        assert_eq!(t.addresses(), [0], "{arch}: a new stack");
+    }
+}
+
+/// Behind `alloca` the stack pointer is anywhere below.
+#[test]
+fn a_jump_in_a_function_ends_nothing() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        t.event(Transfer::Jump, 0x240, 0x260, TOP - 0x20_0000, true);
+        assert_eq!(t.addresses(), [0, 0x101]);
+        // As in a leaf that was entered behind a caller's `mov sp, x29`.
+        t.event(Transfer::Jump, 0x240, 0x260, at_start(arch, TOP - 16), true);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    }
+}
+
+/// A handler may let its thread go on elsewhere, with the same stack pointer.
+#[test]
+fn an_edited_context() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x201, 0x300, TOP - 64);
+        let sp = at_start(arch, TOP - 64);
+        t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900);
+        t.stack.sigreturn(&regs(arch, 0x30a, sp));
+        assert_eq!(t.addresses(), [0, 0x201, 0x101]);
+        t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900);
+        t.stack.sigreturn(&regs(arch, 0x260, TOP - 64));
+        assert_eq!(t.addresses(), [0, 0x101], "out of the function");
     }
 }
