@@ -305,7 +305,9 @@ impl Shared {
         if self.counts.get(addr, size).is_none() {
             let mut bytes = Vec::new();
             self.copy_code(addr, size, &mut bytes);
-            self.counts.get_or_decode(&mut self.hot, addr, size, |out| out.append(&mut bytes));
+            let (flow, hot) = (&self.flow, &mut self.hot);
+            let enters = |target| flow.as_ref().is_some_and(|f| f.enters_function(target));
+            self.counts.get_or_decode(hot, addr, size, |out| out.append(&mut bytes), enters);
         }
     }
 
@@ -322,9 +324,8 @@ impl Shared {
     pub(super) fn count_slowly(&mut self, addr: u64, size: u32) -> bool {
         let continues = self.continues_rep(addr);
         self.ensure_block(addr, size);
-        let mut bytes = Vec::new();
         let (counts, hot) = (&mut self.counts, &mut self.hot);
-        let block = counts.get_or_decode(hot, addr, size, |out| out.append(&mut bytes));
+        let block = counts.get_or_decode(hot, addr, size, |_| {}, |_| false);
         let insns = block.len() - u64::from(continues);
         let branches = u64::from(block.branches);
         let stop_before = block.forbidden.is_some();
