@@ -128,6 +128,23 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         Ok((answer, from))
     }
 
+    /// The function that the row for an address is in.
+    ///
+    /// # Errors
+    ///
+    /// [`Miss`]: there is none, or it cannot be read.
+    pub fn function(&self, at: LookupAddress) -> Result<Function, Miss<Error>> {
+        let pc = at.value();
+        let found = match &self.functions {
+            Functions::InPlace(buckets) => self.search(buckets, pc),
+            Functions::Sorted(list) => search_sorted(list, pc),
+        };
+        let Visible { part: number, index, .. } = found.ok_or(Miss::NotCovered)?;
+        let part = self.parts.get(number as usize).ok_or(Miss::NotCovered)?;
+        let function = part.function(&mut &*self.data, index, number).map_err(Miss::Bad)?;
+        if function.range().contains(&pc) { Ok(function) } else { Err(Miss::NotCovered) }
+    }
+
     /// The last function of the only part that starts at or below `pc`.
     #[inline]
     fn search(&self, buckets: &Buckets, pc: u64) -> Option<Visible> {
