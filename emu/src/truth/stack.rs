@@ -14,7 +14,12 @@
 //! R1  to = ra and sp = CFA of the innermost frame         a return
 //! R2  the same of an outer frame                          returns at once from several
 //! R3  the same of the innermost frame of another stack    a coroutine goes on
-//! R4  sp was not set by itself, only moved                a jump in the function, a tail call
+//! R4  sp was not set by itself, only moved                a return to ra of the innermost frame:
+//!                                                         it took its arguments off the stack
+//!                                                         (ret imm16) or left a frame there for
+//!                                                         its caller (an outlined prologue);
+//!                                                         else a jump in the function, a tail
+//!                                                         call
 //! R5  sp is that before the call of a live frame's        longjmp, a C++ landing pad: frames up
 //!     callee, or above CFAs of live frames                to there are dead
 //! R6  sp lies in the span of another stack                the same on that stack
@@ -143,6 +148,11 @@ impl Stack {
             return;
         }
         if !e.sp_was_set {
+            let strand = &mut self.strands[self.current];
+            let innermost = strand.frames.last();
+            if e.kind == Transfer::Return && innermost.is_some_and(|f| f.is_left_for(e.to)) {
+                strand.pop();
+            }
             return; // R4
         }
         if self.strands[self.current].spans(e.sp) || self.is_near(e.sp) {
@@ -271,6 +281,10 @@ impl Frame {
     #[inline]
     const fn is_left_by(&self, e: &Event) -> bool {
         self.goes_on == e.to && self.cfa == e.sp && !self.signal
+    }
+
+    const fn is_left_for(&self, to: u64) -> bool {
+        self.goes_on == to && !self.signal
     }
 }
 
@@ -416,6 +430,19 @@ mod tests {
             t.event(Transfer::Return, 0x410, 0x500, TOP - 48, false);
             assert_eq!(t.addresses(), [0, 0x101]);
         });
+    }
+
+    /// `ret imm16`; an outlined prologue, which leaves the stack pointer lower.
+    #[test]
+    fn a_return_may_move_the_stack() {
+        for moved in [TOP - 64 + 8, TOP - 64 - 32] {
+            both(|mut t| {
+                t.call(0x101, 0x200, TOP - 16);
+                t.call(0x201, 0x300, TOP - 64);
+                t.event(Transfer::Return, 0x310, 0x201, moved, false);
+                assert_eq!(t.addresses(), [0, 0x101]);
+            });
+        }
     }
 
     /// A tail-called function returns to its caller's caller.
