@@ -201,7 +201,13 @@ impl Harness {
         })
     }
 
-    fn start(&self, what: &str) -> Kernel {
+    /// The machine with the guest loaded, before its first instruction; `what` names the run
+    /// in messages.
+    ///
+    /// # Panics
+    ///
+    /// If the guest cannot be started.
+    pub fn start(&self, what: &str) -> Kernel {
         let program = Program {
             host: self.host.clone(),
             path: self.path.clone(),

@@ -10,6 +10,7 @@
 //! * [`harness`]: runs a guest in this process, through the library.
 //! * [`laws`]: what holds at every return to user mode and at the end of every run.
 //! * [`program`]: runs the built program `emu`.
+//! * [`verdicts`]: a run that judges every unwinding method at every instruction.
 //! * [`trace`]: a run that stops at every instruction, and a check of that run itself.
 //! * [`symbols`]: callchains by name.
 //! * [`elf`]: small crafted programs.
@@ -28,6 +29,7 @@ pub mod perf;
 pub mod program;
 pub mod symbols;
 pub mod trace;
+pub mod verdicts;
 
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::ops::{ControlFlow, Deref, Range};
 
 use arch::Arch;
-use unwinder::LookupAddress;
 use unwinder::dwarf::{self, Error};
 use unwinder::row::{Miss, Row, Silent, return_column};
 use unwinder::sframe::{self, Found, Function};

@@ -14,9 +14,12 @@
 //! R1  to = ra and sp = CFA of the innermost frame         a return
 //! R2  the same of an outer frame                          returns at once from several
 //! R3  the same of the innermost frame of another stack    a coroutine goes on
-//! R4  sp was not set by itself, only moved;               a jump in the function, a tail call
-//!     or it is below the CFA and the function the same;
-//!     or to is a function's start and sp as at the start
+//! R4  sp was not set by itself, only moved;               a return to ra of the innermost frame:
+//!     or it is below the CFA and the function the same;   it took its arguments off the stack
+//!     or to is a function's start and sp as at the start  (ret imm16) or left a frame there for
+//!                                                         its caller (an outlined prologue);
+//!                                                         else a jump in the function, a tail
+//!                                                         call
 //! R5  sp is that before the call of a live frame's        longjmp, a C++ landing pad: frames up
 //!     callee, or above CFAs of live frames                to there are dead
 //! R6  sp lies in the span of another stack                the same on that stack
@@ -181,8 +184,14 @@ impl Stack {
         own && self.functions.same(e.next.wrapping_sub(1), e.to) && near()
     }
 
-    /// No frame ends (R4).
+    /// No frame ends but by a return that moved the stack (R4).
     fn stay(&mut self, e: &Event) {
+        let strand = &mut self.strands[self.current];
+        let returns = |f: &Frame| f.goes_on == e.to && !f.signal;
+        if e.kind == Transfer::Return && !e.sp_was_set && strand.frames.last().is_some_and(returns)
+        {
+            return strand.pop();
+        }
         // The stack pointer first: it tells most jumps from tail calls.
         if self.is_at_start(e) && self.functions.start_of(e.next.wrapping_sub(1)) != Some(e.to) {
             let strand = &mut self.strands[self.current];

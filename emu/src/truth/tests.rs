@@ -61,6 +61,19 @@ fn jumps_and_returns_that_are_jumps_change_nothing() {
     });
 }
 
+/// `ret imm16`; an outlined prologue, which leaves the stack pointer lower.
+#[test]
+fn a_return_may_move_the_stack() {
+    for moved in [TOP - 64 + 8, TOP - 64 - 32] {
+        both(|mut t| {
+            t.call(0x101, 0x200, TOP - 16);
+            t.call(0x201, 0x300, TOP - 64);
+            t.event(Transfer::Return, 0x310, 0x201, moved, false);
+            assert_eq!(t.addresses(), [0, 0x101]);
+        });
+    }
+}
+
 /// A tail-called function returns to its caller's caller.
 #[test]
 fn a_tail_call_takes_its_callers_place() {

@@ -105,9 +105,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     #[inline(always)]
     pub(crate) fn usual(&self, at: LookupAddress) -> Option<Usual> {
         match &self.functions {
-            Functions::InPlace(buckets, Some(quick)) => {
-                quick.rule(&self.data, buckets, at.value())
-            }
+            Functions::InPlace(buckets, Some(quick)) => quick.rule(&self.data, buckets, at.value()),
             _ => None,
         }
     }
@@ -136,7 +134,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     pub fn function(&self, at: LookupAddress) -> Result<Function, Miss<Error>> {
         let pc = at.value();
         let found = match &self.functions {
-            Functions::InPlace(buckets) => self.search(buckets, pc),
+            Functions::InPlace(buckets, _) => self.search(buckets, pc),
             Functions::Sorted(list) => search_sorted(list, pc),
         };
         let Visible { part: number, index, .. } = found.ok_or(Miss::NotCovered)?;
