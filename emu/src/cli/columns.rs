@@ -213,8 +213,7 @@ mod tests {
         add(0x40_137b, "mov qword ptr [rax + rcx*8 + 0x12345678], r12", None, alone(), false);
         assert_eq!(
             text,
-            "\
-   address  instruction                     CFI                          SFrame v2
+            "   address  instruction                     CFI                          SFrame v2
     401370  push rbp                        cfa=rsp+8                    cfa=rsp+8
 =>  401371  call 0x401000 <f>             ! cfa=rsp+16 ra=c-8 rbx=c-24
                                             rbp=c-16

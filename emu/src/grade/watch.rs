@@ -123,6 +123,7 @@ impl Inner {
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
+            self.stack.functions_mut().map(&bytes, addr, pgoff);
             let modules = self.grader.methods().tables().iter().count();
             self.grader.map(path, &bytes, addr, pgoff);
             self.new_modules(modules, &bytes);
@@ -168,6 +169,10 @@ impl Inner {
 impl FlowSink for Watch {
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         self.0.borrow_mut().stack.events(events, saved);
+    }
+
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
     }
 }
 

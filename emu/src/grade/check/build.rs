@@ -15,7 +15,7 @@ use crate::grade::check::report::{
 };
 use crate::grade::methods::{MethodId, NoCaller};
 use crate::grade::point::{Points, ProgramPoint};
-use crate::show::{Code, Pieces, Rows};
+use crate::show::{Code, Line, Pieces, Rows};
 
 /// What a report says of the run itself.
 #[derive(Clone, Debug)]
@@ -88,7 +88,14 @@ struct View<'f> {
     code: Code<'f>,
     /// Name and start of the function at an address as linked.
     known: HashMap<u64, (Option<String>, u64)>,
+    /// The code of the function that was asked for last.
+    lines: Vec<Line>,
 }
+
+/// Instructions of a listing before and behind the one that it is about.
+const AROUND: usize = 3;
+/// A function is disassembled in pieces of so many bytes.
+const PIECE: u64 = 4096;
 
 impl<'f> View<'f> {
     fn new(arch: Arch, file: &'f Mapped, tables: &'f Tables, linked: &Tables) -> View<'f> {
@@ -100,6 +107,7 @@ impl<'f> View<'f> {
             pieces: Pieces::new(&file.bytes, linked),
             code: Code::new(arch, &file.bytes),
             known: HashMap::new(),
+            lines: Vec::new(),
         }
     }
 
@@ -109,6 +117,38 @@ impl<'f> View<'f> {
 
     fn linked(&self, pc: u64) -> u64 {
         pc.wrapping_sub(self.tables.bias())
+    }
+
+    /// Code around `at` in the function that starts at `start`. Cheap if addresses ascend.
+    fn listing(&mut self, start: u64, at: u64) -> Vec<(Hex, String)> {
+        let find = |lines: &[Line]| lines.binary_search_by_key(&at, |l| l.address);
+        let ample = |lines: &[Line]| match find(lines) {
+            Ok(index) => index + AROUND < lines.len(),
+            Err(_) => false,
+        };
+        if !ample(&self.lines) {
+            let from = match self.lines.last() {
+                // Further in the same piece of code, at an instruction's start.
+                Some(last) if (start..=at).contains(&last.address) && at - last.address < PIECE => {
+                    self.lines[self.lines.len().saturating_sub(2 * AROUND)].address
+                }
+                _ => start.max(at.saturating_sub(64 * PIECE)),
+            };
+            let to = at.saturating_add(PIECE);
+            self.lines = self.code.lines(from..to).collect();
+        }
+        match find(&self.lines) {
+            Ok(index) => {
+                let last = (index + AROUND + 1).min(self.lines.len());
+                let lines = &self.lines[index.saturating_sub(AROUND)..last];
+                lines.iter().map(|l| (Hex(l.address), l.text.clone())).collect()
+            }
+            // The function begins with data.
+            Err(_) => {
+                let lines = self.code.around(None, at, AROUND);
+                lines.into_iter().map(|l| (Hex(l.address), l.text)).collect()
+            }
+        }
     }
 
     /// Name and first address of the function at `at`, as linked.
@@ -203,8 +243,7 @@ impl Builder<'_> {
                 MethodId::SFRAME => texts.sframe,
                 _ => None,
             };
-            let lines = view.code.around(Some(place.start), place.linked, 3);
-            listing = lines.into_iter().map(|l| (Hex(l.address), l.text)).collect();
+            listing = view.listing(place.start, place.linked);
         }
         let here = |(address, _): &&(Hex, String)| address.0 == place.linked;
         let instruction = listing.iter().find(here).map_or(String::new(), |l| l.1.clone());

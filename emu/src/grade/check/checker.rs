@@ -103,6 +103,7 @@ impl Inner {
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
+            self.stack.functions_mut().map(&bytes, addr, pgoff);
             self.methods.map(path, &bytes, addr, pgoff);
             if let Some(bias) = bias(&bytes, addr, pgoff) {
                 self.files.push(Mapped { name: path.to_owned(), bytes, bias });
@@ -130,6 +131,10 @@ impl Inner {
 impl FlowSink for Checker {
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         self.0.borrow_mut().stack.events(events, saved);
+    }
+
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
     }
 
     fn wants_registers(&self) -> bool {
