@@ -101,11 +101,12 @@ mod tests {
         counts.count(ProgramPoint::Body, &[Verdict::Exact; 2]);
         assert_eq!(table(&counts, &methods, Style::PLAIN), "");
         counts.count(ProgramPoint::Entry, &[Verdict::MissingFrame, Verdict::Exact]);
-        let expected = "\
-  program point   fp  dwarf
-  entry          0/1    1/1
-  body           1/1    1/1
-";
+        let expected = [
+            "  program point   fp  dwarf\n",
+            "  entry          0/1    1/1\n",
+            "  body           1/1    1/1\n",
+        ];
+        let expected = expected.concat();
         assert_eq!(table(&counts, &methods, Style::PLAIN), expected);
     }
 
