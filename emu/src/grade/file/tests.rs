@@ -71,8 +71,7 @@ fn written(arch: Arch, samples: u64) -> Vec<u8> {
     }
     (1..=samples).for_each(|n| writer.sample(sample(arch, n)));
     writer.finish().unwrap();
-    let bytes = out.0.borrow().clone();
-    bytes
+    out.0.take()
 }
 
 fn find(bytes: &[u8], n: u64) -> Result<Found, ReadError> {
