@@ -1,7 +1,5 @@
 //! Frames as A64 compilers make them.
 
-use crate::aarch64::decode::class;
-use crate::decode::InsnClass;
 use crate::frame::FrameStep;
 
 fn word(code: &[u8]) -> Option<u32> {

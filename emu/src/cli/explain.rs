@@ -210,16 +210,17 @@ impl Words<'_> {
             let rule = told.rule.as_deref().map(one_line).unwrap_or_default();
             let from = match (told.source, replay.frames.get(index + 1)) {
                 (_, None) => match &replay.end {
-                    Some(end) if right => format!("  end: {}", one_line(end)),
+                    Some(end) if right => format!("end: {}", one_line(end)),
                     _ => String::new(),
                 },
                 (None, _) => String::new(),
-                (Some(Source::Memory(slot)), _) => format!("  next: [{slot:x}]"),
+                (Some(Source::Memory(slot)), _) => format!("next: [{slot:x}]"),
                 (Some(Source::Register(number)), _) => {
-                    format!("  next: {}", register_name(e.arch(), number))
+                    format!("next: {}", register_name(e.arch(), number))
                 }
             };
-            format!("  {name}  {}", style.dim(&format!("{rule}{from}")))
+            let gap = if rule.is_empty() || from.is_empty() { "" } else { "  " };
+            format!("  {name}  {}", style.dim(&format!("{rule}{gap}{from}")))
         });
         text
     }

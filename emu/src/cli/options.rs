@@ -563,7 +563,7 @@ mod tests {
         assert!(events[0].callchain && events[0].max_stack == 0);
         assert_eq!((o.output.output, o.output.format), (None, Format::PerfData));
         assert!(!o.output.quiet && !o.machine.strict && !o.machine.strace);
-        assert_eq!((o.machine.arch, o.machine.pmu_irq), (None, PmuIrq::Nmi));
+        assert_eq!((o.machine.arch, o.sampling.pmu_irq), (None, PmuIrq::Nmi));
         assert_eq!((o.machine.seed, o.machine.aslr, o.machine.max_instructions), (1, None, None));
         assert_eq!((o.world.root, o.world.env, o.command), (None, vec![], vec![]));
     }
@@ -640,7 +640,7 @@ mod tests {
     #[test]
     fn words_of_the_machine() {
         let o = run(&["--arch", "aarch64", "--pmu-irq", "irq", "--seed", "5", "--aslr", "6"]);
-        assert_eq!((o.machine.arch, o.machine.pmu_irq), (Some(Arch::Aarch64), PmuIrq::Irq));
+        assert_eq!((o.machine.arch, o.sampling.pmu_irq), (Some(Arch::Aarch64), PmuIrq::Irq));
         assert_eq!((o.machine.seed, o.machine.aslr), (5, Some(6)));
         assert!(error(&["--arch", "arm"]).contains("x86_64 or aarch64"));
         assert!(error(&["--format", "pprof"]).contains("perf, folded, script"));

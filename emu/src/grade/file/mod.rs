@@ -201,3 +201,7 @@ pub const fn registers(arch: Arch) -> usize {
         Arch::Aarch64 => 32,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests;
