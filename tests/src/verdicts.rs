@@ -93,9 +93,8 @@ pub fn walks(harness: &Harness, program: &Arc<[u8]>) -> Verdicts {
     let kernel = harness.events("instructions:u", 1).start("walks");
     let walker = kernel.with(|state| Walker::start(state, program));
     finish(&kernel);
-    let inner = Rc::clone(&walker.0);
-    let verdicts = std::mem::take(&mut inner.borrow_mut().verdicts.verdicts);
-    verdicts
+    let mut inner = walker.0.borrow_mut();
+    std::mem::take(&mut inner.verdicts.verdicts)
 }
 
 fn images(arch: Arch, program: &Arc<[u8]>) -> Images {
