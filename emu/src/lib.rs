@@ -14,6 +14,7 @@
 
 pub mod cli;
 pub mod engine;
+pub mod explain;
 pub mod export;
 pub mod grade;
 pub mod kernel;

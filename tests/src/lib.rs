@@ -14,6 +14,7 @@
 //! * [`trace`]: a run that stops at every instruction, and a check of that run itself.
 //! * [`symbols`]: callchains by name.
 //! * [`elf`]: small crafted programs.
+//! * [`generator`]: random programs that know their own stack.
 //! * [`perf`]: the installed `perf`.
 //! * [`bless`]: expected texts kept in files.
 
@@ -21,6 +22,7 @@
 
 pub mod bless;
 pub mod elf;
+pub mod generator;
 pub mod harness;
 pub mod laws;
 pub mod perf;

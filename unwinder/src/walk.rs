@@ -18,14 +18,15 @@ use std::ops::Deref;
 
 use arch::Arch;
 
-use crate::brief::{Brief, Spot};
+use crate::brief::{Brief, Known, Quick, Spot};
 use crate::cache::Table;
 use crate::fp::{plain, unwind_user};
 use crate::policy::OnFailure;
 use crate::step::Caller;
 use crate::unwind::{Failure, step};
 use crate::{
-    CodeAddress, Context, End, Memory, Method, Modules, Policy, Registers, ReturnAddress, signal,
+    CodeAddress, Context, End, LookupAddress, Memory, Method, Module, Modules, Policy, Registers,
+    ReturnAddress, signal,
 };
 
 /// A frame of a walk.
@@ -57,16 +58,47 @@ pub struct Walk<'a, D, M> {
     switches: u32,
     left: usize,
     started: bool,
-    /// The first method, from the second frame on.
-    usual: Option<Method>,
+    way: Way,
+    /// The frame, as long as it is the quick way that finds it: `spot` and `floor` are those of
+    /// the frame at which this began, and `left` was `before`.
+    known: Option<Known>,
+    before: usize,
+    /// Start and length of executable code, and whose it is.
+    near: Option<(u64, u64, &'a Module<D>)>,
     end: Option<End>,
+}
+
+/// How the first method goes from a frame to the next one, if that is quick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By what is remembered of a table.
+    Cached(Table),
+    Dwarf,
+    Sframe,
+    Record,
+    UnwindUser,
+    Careful,
+}
+
+impl Way {
+    fn new(policy: &Policy, context: &Context) -> Way {
+        match (policy.methods().next(), context.remembers()) {
+            (Some(Method::Dwarf), true) => Way::Cached(Table::Dwarf),
+            (Some(Method::Sframe), true) => Way::Cached(Table::Sframe),
+            (Some(Method::Dwarf), false) => Way::Dwarf,
+            (Some(Method::Sframe), false) => Way::Sframe,
+            (Some(Method::FramePointer), _) => Way::Record,
+            (Some(Method::UnwindUser), _) => Way::UnwindUser,
+            (Some(Method::SignalCode) | None, _) => Way::Careful,
+        }
+    }
 }
 
 /// A frame all of whose registers are there.
 #[derive(Debug)]
 struct Start<'a> {
     address: CodeAddress,
-    registers: Known<'a>,
+    registers: All<'a>,
     /// Frames since then.
     steps: usize,
 }
@@ -74,16 +106,16 @@ struct Start<'a> {
 /// Registers: those that a walk begins with, which it need not copy, or others.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "nothing may allocate")]
-enum Known<'a> {
+enum All<'a> {
     Given(&'a Registers),
     Found(Registers),
 }
 
-impl Known<'_> {
+impl All<'_> {
     fn all(&self) -> &Registers {
         match self {
-            Known::Given(registers) => registers,
-            Known::Found(registers) => registers,
+            All::Given(registers) => registers,
+            All::Found(registers) => registers,
         }
     }
 }
@@ -116,14 +148,17 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             policy,
             modules,
             memory,
+            way: Way::new(&policy, context),
             context,
-            start: Start { address, registers: Known::Given(registers), steps: 0 },
+            start: Start { address, registers: All::Given(registers), steps: 0 },
             spot: Spot::new(address, registers),
             floor: registers.sp().unwrap_or(0),
             switches: 0,
             left: Self::LIMIT,
             started: false,
-            usual: None,
+            known: None,
+            before: 0,
+            near: None,
             end: None,
         }
     }
@@ -140,41 +175,99 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         self.end
     }
 
-    /// The next frame in the usual case: the rule is at hand, and leads to a caller. Whatever
-    /// else is the case, nothing is changed.
-    #[inline]
+    /// The next frame in the usual case: all registers are known, the rule is at hand. In all
+    /// other cases nothing is changed, but that the walk may be at its end.
+    #[inline(always)]
     fn quick(&mut self) -> Option<Frame> {
+        let known = self.known?;
         let left = self.left.checked_sub(1)?;
-        let (method, sp) = (self.usual?, self.spot.sp?);
-        let arch = self.arch;
-        let (spot, cfa) = match method {
-            Method::Dwarf | Method::Sframe => {
-                let table = if method == Method::Dwarf { Table::Dwarf } else { Table::Sframe };
-                let at = self.spot.address.lookup();
-                match self.context.brief(self.modules, at, table) {
-                    Brief::Usual(rule) => rule.apply(arch, &self.spot, &mut self.memory).ok()?,
-                    _ => return None,
-                }
+        let (arch, at) = (self.arch, known.address.lookup());
+        let memory = &mut self.memory;
+        let (found, method) = match self.way {
+            Way::Cached(table) => {
+                let method = if table == Table::Dwarf { Method::Dwarf } else { Method::Sframe };
+                let found = match self.context.remembered(self.modules, at, table)? {
+                    Brief::Usual(rule) => rule.quick(arch, known, memory),
+                    Brief::Outermost => Quick::End(End::Undefined),
+                    _ => Quick::Other,
+                };
+                (found, method)
             }
-            Method::FramePointer if arch == Arch::X86_64 => {
-                let record = plain::record(arch, Some(sp), self.spot.fp?, &mut self.memory).ok()?;
-                let address = ReturnAddress(record.return_address).into();
-                let cfa = record.cfa?;
-                (Spot { address, sp: Some(cfa), fp: Some(record.next), lr: None }, cfa)
+            Way::Sframe => {
+                let rule = self.near(at)?.sframe_usual(at)?;
+                (rule.quick(arch, known, &mut self.memory), Method::Sframe)
             }
-            Method::UnwindUser => {
-                let record = unwind_user::record(sp, self.spot.fp?, &mut self.memory).ok()?;
-                let address = ReturnAddress(arch.strip_pac(record.return_address)).into();
-                let (cfa, fp) = (record.cfa, Some(record.fp));
-                (Spot { address, sp: Some(cfa), fp, lr: None }, cfa)
+            Way::Dwarf => {
+                let found = match self.near(at)?.dwarf_brief(at) {
+                    Brief::Usual(rule) => rule.quick(arch, known, &mut self.memory),
+                    Brief::Outermost => Quick::End(End::Undefined),
+                    _ => Quick::Other,
+                };
+                (found, Method::Dwarf)
             }
-            _ => return None,
+            Way::Record => (plain::quick(arch, known, memory), Method::FramePointer),
+            Way::UnwindUser => (unwind_user::quick(arch, known, memory), Method::UnwindUser),
+            Way::Careful => return None,
         };
-        // With the stack pointer known, the rule itself has seen to progress.
-        self.left = left;
-        self.start.steps += 1;
-        (self.spot, self.floor) = (spot, cfa);
-        Some(Frame { address: spot.address, cfa: Some(cfa), method: Some(method) })
+        match found {
+            Quick::Caller { ra, cfa, fp } => {
+                self.left = left;
+                let address = ReturnAddress(ra).into();
+                self.known = Some(Known { address, sp: cfa, fp });
+                // On aarch64 a frame record may be anywhere in its frame.
+                let knows_cfa = arch == Arch::X86_64 || method != Method::FramePointer;
+                Some(Frame { address, cfa: knows_cfa.then_some(cfa), method: Some(method) })
+            }
+            Quick::End(end) => {
+                self.close(end);
+                None
+            }
+            Quick::Other => None,
+        }
+    }
+
+    /// The module of an address, which often is that of the one before.
+    #[inline(always)]
+    fn near(&mut self, at: LookupAddress) -> Option<&'a Module<D>> {
+        if let Some((start, len, module)) = self.near
+            && at.value().wrapping_sub(start) < len
+        {
+            return Some(module);
+        }
+        let (range, module) = self.modules.find_with_range(at)?;
+        self.near = Some((range.start, range.end - range.start, module));
+        Some(module)
+    }
+
+    /// There is no further frame.
+    fn close(&mut self, end: End) {
+        (self.end, self.left, self.known) = (Some(end), 0, None);
+    }
+
+    /// Gives what the quick way has found to the careful one.
+    fn settle(&mut self) {
+        let Some(Known { address, sp, fp }) = self.known.take() else { return };
+        let steps = self.before - self.left;
+        self.start.steps += steps;
+        if steps > 0 {
+            let sp_known = self.arch == Arch::X86_64 || self.way != Way::Record;
+            self.spot = Spot { address, sp: sp_known.then_some(sp), fp: Some(fp), lr: None };
+            self.floor = sp;
+        }
+    }
+
+    /// Takes the quick way from here on, if it is open.
+    fn hurry(&mut self) {
+        let Spot { address, sp, fp, .. } = self.spot;
+        let record = self.way == Way::Record;
+        self.before = self.left;
+        self.known = match (sp, fp) {
+            _ if self.way == Way::Careful => None,
+            (Some(sp), Some(fp)) => Some(Known { address, sp, fp }),
+            // Frame records lead upwards, wherever in the frames they are.
+            (None, Some(fp)) if record => Some(Known { address, sp: self.floor, fp }),
+            _ => None,
+        };
     }
 
     #[inline(never)]
@@ -182,15 +275,19 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         if self.end.is_some() {
             return None;
         }
+        self.settle();
         let Some(left) = self.left.checked_sub(1) else {
             self.end = Some(End::Limit);
             return None;
         };
         self.left = left;
         match self.advance() {
-            Ok(frame) => Some(frame),
+            Ok(frame) => {
+                self.hurry();
+                Some(frame)
+            }
             Err(end) => {
-                (self.end, self.left) = (Some(end), 0);
+                self.close(end);
                 None
             }
         }
@@ -289,7 +386,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         self.start.steps += 1;
         if registers.known() == Registers::all(self.arch) {
             // A signal's frame, which has all of them.
-            self.start = Start { address, registers: Known::Found(registers), steps: 0 };
+            self.start = Start { address, registers: All::Found(registers), steps: 0 };
         }
         Some(self.go(Spot::new(address, &registers), cfa, unwound.method))
     }
@@ -305,7 +402,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             self.context,
         )?;
         self.start.address = unwound.caller.address;
-        self.start.registers = Known::Found(unwound.caller.registers);
+        self.start.registers = All::Found(unwound.caller.registers);
         Ok((unwound.caller.cfa, unwound.method))
     }
 
@@ -340,8 +437,9 @@ impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
             return Some(frame);
         }
         if !self.started && self.left != 0 {
-            (self.started, self.usual) = (true, self.policy.methods().next());
+            self.started = true;
             self.left -= 1;
+            self.hurry();
             return Some(Frame { address: self.spot.address, cfa: None, method: None });
         }
         self.careful()

@@ -8,6 +8,7 @@ use arch::Arch;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::cli::explain::ExplainOptions;
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
 use crate::perf::event::{self, Defaults, EventError};
@@ -26,6 +27,7 @@ Examples:
   emu run                       sample the demo program into perf.data
   emu run -- ./prog arg         sample a program of your own
   emu run --arch aarch64 bench  sample a catalogue guest for the other architecture
+  emu explain perf.data 3       one sample of a run with --truth, word by word
   emu guests                    list the catalogue
   emu run --help                all options of a run, what the guest sees, exit status"
 )]
@@ -44,21 +46,22 @@ impl Cli {
     ///
     /// clap's, for words that make no sense.
     pub fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
-        let cli = Cli::try_parse_from(words)?;
-        let Command::Run(options) = &cli.command else { return Ok(cli) };
-        let Some((name, rest)) = options.command.split_first() else { return Ok(cli) };
-        let front = words.len() - options.command.len();
+        let mut cli = Cli::try_parse_from(words)?;
+        let Some(command) = cli.command.guest() else { return Ok(cli) };
+        let Some((name, rest)) = command.split_first() else { return Ok(cli) };
+        let front = words.len() - command.len();
         let separated = words[..front].last().is_some_and(|w| w == "--");
         let options_follow =
             rest.first().is_some_and(|w| w.as_bytes().starts_with(b"-") && w != "--");
         if separated || !options_follow || !is_in_catalogue(name) {
             return Ok(cli);
         }
-        let mut cli = Cli::try_parse_from(words[..front].iter().chain(rest))?;
-        if let Command::Run(options) = &mut cli.command {
-            options.command.insert(0, name.clone());
+        let name = name.clone();
+        let mut again = Cli::try_parse_from(words[..front].iter().chain(rest))?;
+        if let Some(command) = again.command.guest() {
+            command.insert(0, name);
         }
-        Ok(cli)
+        Ok(again)
     }
 }
 
@@ -74,8 +77,23 @@ pub enum Command {
     Run(Box<RunOptions>),
     /// Print a binary's instructions with the rows of its unwind tables
     Show(ShowOptions),
+    /// Check every unwinder at every instruction that a guest executes
+    Check(Box<CheckOptions>),
+    /// Explain a sample of a run with --truth: its stack, and what each unwinder made of it
+    Explain(ExplainOptions),
     /// List the catalogue of guests, or show one of them
     Guests(GuestsOptions),
+}
+
+impl Command {
+    /// The guest that it runs, and its arguments.
+    fn guest(&mut self) -> Option<&mut Vec<OsString>> {
+        match self {
+            Command::Run(options) => Some(&mut options.command),
+            Command::Check(options) => Some(&mut options.command),
+            _ => None,
+        }
+    }
 }
 
 /// `emu run`
@@ -133,6 +151,80 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
 }
 
+/// `emu check`
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "emu check [OPTIONS] [--] GUEST [ARG]...",
+    disable_help_flag = true,
+    help_template = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+GUEST runs as under `emu run`. At its instructions one step of each unwinder is compared
+with the true caller: stack pointer, return address and callee-saved registers. If a step
+is right at every instruction, every stack is right.
+
+{all-args}{after-help}",
+    after_help = "\
+An instruction is checked in the first 8 executions of its block of code and then at every
+power of two. It counts as wrong if one check was, as not covered if no table says anything
+about it, and as undecided if the stack pointer was between two stacks each time, as inside
+longjmp.
+
+Exit status: 1 if anything is wrong (with --baseline: anything new), else 0; 124, 125, 126,
+127 and 130 as of `emu run`. The guest's own status is only said. Unless -o names a file,
+the report is on standard output and the guest's output on standard error.
+
+Examples:
+  emu check recursion-glibc --method dwarf      the CFI of a glibc program
+  emu check --format html -o check.html ./prog  a page to look at
+  emu check --format json -o base.jsonl ./prog  remember what is wrong today
+  emu check --baseline base.jsonl ./prog        fail only on what is new"
+)]
+pub struct CheckOptions {
+    /// Check these, separated by commas [default: all that there are]
+    #[arg(long = "method", value_name = "METHODS", value_delimiter = ',', help_heading = "Check")]
+    pub methods: Vec<String>,
+    /// Check every execution of every instruction: slow
+    #[arg(long, help_heading = "Check")]
+    pub every: bool,
+    /// Only count faults that are not in FILE, an earlier report in JSON
+    #[arg(long, value_name = "FILE", help_heading = "Check")]
+    pub baseline: Option<PathBuf>,
+    /// Format of the report: table, json (an object a line) or html (a page)
+    #[arg(long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
+    pub format: CheckFormat,
+    /// Write the report to FILE
+    #[arg(short = 'o', long, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Wrong instructions of each method that the table shows in full; 0: all
+    #[arg(long, value_name = "N", default_value = "3", help_heading = "Output")]
+    pub details: usize,
+    /// See [`WorldOptions`].
+    #[command(flatten)]
+    pub world: WorldOptions,
+    /// See [`MachineOptions`].
+    #[command(flatten)]
+    pub machine: MachineOptions,
+    /// Print help
+    #[arg(short, long, action = ArgAction::Help, help_heading = "Help")]
+    help: Option<bool>,
+    /// Name or path of the guest, then its arguments.
+    #[arg(trailing_var_arg = true, hide = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// How a check is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CheckFormat {
+    /// For a terminal.
+    Table,
+    /// An object a line.
+    Json,
+    /// A page.
+    Html,
+}
+
 /// What is sampled, in perf's words.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling (as perf record)")]
@@ -161,6 +253,14 @@ pub struct SamplingOptions {
     /// Longest callchain, 1 to 1024 addresses [default: 127]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_stack: Option<u16>,
+    /// How a counter interrupts: nmi (anywhere) or irq (not where interrupts are off)
+    #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
+    pub pmu_irq: PmuIrq,
+    /// Follow every call and return, and say for each way to unwind how many of the samples'
+    /// user stacks it gets right; the true stacks go into FILE.truth beside the profile, for
+    /// `emu explain`
+    #[arg(long)]
+    pub truth: bool,
 }
 
 /// Where the profile goes.
@@ -201,9 +301,6 @@ pub struct MachineOptions {
     /// [default: x86_64]
     #[arg(long, value_name = "ARCH")]
     pub arch: Option<Arch>,
-    /// How a counter interrupts: nmi (anywhere) or irq (not where interrupts are off)
-    #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
-    pub pmu_irq: PmuIrq,
     /// Seed of the random numbers that the guest gets
     #[arg(long, value_name = "N", default_value = "1", value_parser = seed)]
     pub seed: u64,
@@ -219,10 +316,6 @@ pub struct MachineOptions {
     /// Print system calls on standard error
     #[arg(long)]
     pub strace: bool,
-    /// Follow every call and return, and say for each way to unwind how many of the samples'
-    /// user stacks it gets right
-    #[arg(long)]
-    pub truth: bool,
 }
 
 /// `emu show`

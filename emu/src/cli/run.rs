@@ -1,35 +1,26 @@
 //! `emu run`: from options to an exit status.
 
-use std::env;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use arch::Arch;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 
 use crate::cli::death::{Death, Report};
 use crate::cli::grades;
+use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::RunOptions;
 use crate::cli::output::{
-    Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr,
+    Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr, truth_of,
 };
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
-use crate::grade::Watch;
-use crate::kernel::exec;
+use crate::grade::{TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
-use crate::kernel::state::Config;
 use crate::kernel::task::Ending;
-use crate::kernel::{Kernel, State, symbols};
-use crate::perf::record::{Event, Record, Session};
-
-/// `CLOCK_REALTIME` at boot: 2023-11-14 22:13:20 UTC.
-const BOOT_TIME: u64 = 1_700_000_000_000_000_000;
+use crate::kernel::{Kernel, State};
+use crate::perf::record::Record;
 
 /// Runs the guest that `options` describe; returns the exit status.
 ///
@@ -40,15 +31,16 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let events =
         options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     let destination = Destination::new(&options.output);
-    let world = build(options, &destination)?;
-    let mut state = start(options, &world, events, cmdline)?;
-    let watch = match options.machine.truth {
-        true => Some(watch(&mut state)?),
-        false => None,
-    };
-
+    let taken = destination == Destination::Stdout;
+    let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken: taken };
+    let world = setup.build(&options.command)?;
+    let mut state = setup.start(&world, options.sampling.pmu_irq, events, cmdline)?;
     let format = options.output.format;
     let output = destination.open(format)?;
+    let watch = match options.sampling.truth {
+        true => Some(watch(&mut state, &destination)?),
+        false => None,
+    };
     let mut profile = Recorder::open(format, &state, output)?;
     let stop = Stop::on_signals()?;
     let kernel = Kernel::new(state);
@@ -66,66 +58,37 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         report(state, options, &world, &outcome, shown, &mut profile.tally);
     });
     if let Some(watch) = &watch {
-        to_stderr(&format!("\n{}\n", watch.with_tallies(grades::line)));
+        let style = Style::of_stderr();
+        let table = watch.with_points(|counts, methods| grades::table(counts, methods, style));
+        to_stderr(&format!("\n{}\n{table}", watch.with_tallies(grades::line)));
     }
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
+    if let (Some(watch), Some(file)) = (&watch, destination.beside(truth_of)) {
+        watch.finish().map_err(|e| truth_failure(&file, &e))?;
+    }
     Ok(exit_status(ending, &stop))
 }
 
-/// The guest's world as the options say.
-fn build(options: &RunOptions, destination: &Destination) -> Result<World, Failure> {
-    let arch = options.machine.arch.unwrap_or(Arch::X86_64);
-    let cwd = env::current_dir().ok();
-    let mut world = world::build(&options.command, &options.world, arch, cwd.as_deref())?;
-    world.program.seed = options.machine.seed;
-    world.program.aslr = options.machine.aslr;
-    world.program.stdout_is_taken = *destination == Destination::Stdout;
-    Ok(world)
+/// Begins to keep the true stack and to grade the samples; into a file beside the profile, if
+/// that is a file.
+fn watch(state: &mut State, destination: &Destination) -> Result<Watch, Failure> {
+    let root = state.vfs.tree.root();
+    let images = world::images(state.arch, root);
+    let file = match destination.beside(truth_of) {
+        Some(path) => {
+            let out = File::create(&path).map_err(|e| truth_failure(&path, &e))?;
+            let root = root.map(|root| root.to_string_lossy().into_owned());
+            Some(TruthFile { out: Box::new(out), root })
+        }
+        None => None,
+    };
+    Watch::start(state, images, file).map_err(|e| Failure::new(status::FAILURE, e))
 }
 
-/// Begins to keep the true stack and to grade the samples.
-fn watch(state: &mut State) -> Result<Watch, Failure> {
-    let images = world::images(state.arch, state.vfs.tree.root());
-    Watch::start(state, images).map_err(|e| Failure::new(status::FAILURE, e))
-}
-
-/// A machine with the guest loaded.
-fn start(
-    options: &RunOptions,
-    world: &World,
-    events: Vec<Event>,
-    cmdline: &[OsString],
-) -> Result<State, Failure> {
-    let machine = &options.machine;
-    let config = Config {
-        pmu_irq: machine.pmu_irq,
-        strict: machine.strict,
-        strace: machine.strace,
-        boot_time: BOOT_TIME,
-        max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
-    };
-    let session = |arch| Session {
-        arch,
-        events,
-        cpus: 1,
-        cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
-        kernel_symbols: symbols::all(arch),
-    };
-    let mut state =
-        exec::exec(&world.program, config, session).map_err(|e| Failure::new(e.exit_code(), e))?;
-    if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
-        let message = format!(
-            "{}: e_machine (offset 0x12) is {}; leave out --arch {wanted}, or name a program for it",
-            world.program.host.display(),
-            state.arch
-        );
-        return Err(Failure::new(status::NOT_RUNNABLE, message));
-    }
-    for (path, host) in &world.files {
-        state.vfs.tree.show(path.clone(), host.clone());
-    }
-    Ok(state)
+fn truth_failure(file: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot write the truth to {}: {error}; choose -o", file.display());
+    Failure::new(status::FAILURE, message)
 }
 
 /// Takes the records: into the profile and into the summary's counts.
@@ -148,52 +111,6 @@ impl Recorder {
             self.sink.record(record)?;
         }
         Ok(())
-    }
-}
-
-/// What asks the run to stop: Ctrl-C or SIGTERM. The second one ends the process.
-struct Stop {
-    flag: Arc<AtomicBool>,
-    signal: Arc<AtomicUsize>,
-}
-
-impl Stop {
-    fn on_signals() -> Result<Stop, Failure> {
-        let stop = Stop { flag: Arc::default(), signal: Arc::default() };
-        for signal in [SIGINT, SIGTERM] {
-            let status = i32::from(status::SIGNAL) + signal;
-            // In this order: the first one finds the flag down.
-            flag::register_conditional_shutdown(signal, status, stop.flag.clone())
-                .and_then(|_| flag::register_usize(signal, stop.signal.clone(), signal as usize))
-                .and_then(|_| flag::register(signal, stop.flag.clone()))
-                .map_err(|e| {
-                    Failure::new(status::FAILURE, format!("cannot catch signal {signal}: {e}"))
-                })?;
-        }
-        Ok(stop)
-    }
-
-    fn status(&self) -> u8 {
-        let signal = u8::try_from(self.signal.load(Ordering::Relaxed)).unwrap_or_default();
-        if signal == 0 { status::SIGNAL + 2 } else { status::SIGNAL + signal }
-    }
-}
-
-fn exit_status(ending: Ending, stop: &Stop) -> u8 {
-    match ending {
-        Ending::Exited(status) => status,
-        Ending::Signalled(signal) => status::SIGNAL.saturating_add(signal),
-        Ending::Limit => status::LIMIT,
-        Ending::Interrupted => stop.status(),
-        Ending::Strict => status::FAILURE,
-    }
-}
-
-/// Our failure in the middle of a run; the profile was finished nevertheless.
-fn failure_of(error: RunError<ExportError>) -> Failure {
-    match error {
-        RunError::Emit(error) => error.into(),
-        other => Failure::new(status::FAILURE, other),
     }
 }
 

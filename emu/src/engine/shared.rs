@@ -13,7 +13,7 @@ use unicorn_engine_sys as uc;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
 use crate::engine::counting::{Counts, Hot, HotMemory, Left, cost};
-use crate::engine::flow::{BlockFlow, CalleeSaved, Flow, Hold, Landing};
+use crate::engine::flow::{BlockFlow, CalleeSaved, Flow, Hold};
 use crate::engine::hooks::on_inlined_block;
 use crate::engine::inline::{Inlined, Plan, Site, Sites};
 use crate::engine::schedule::Schedule;
@@ -91,7 +91,7 @@ pub(super) struct Shared {
     pub window_open: bool,
     /// Where transfers of control are told.
     pub flow: Option<Flow>,
-    /// Where registers are while translated code runs, see [`Shared::landing`].
+    /// Whether registers are where [`EnvRegisters`] has them.
     env: Env,
     /// Which blocks are looked at, if any.
     pub schedule: Option<Schedule>,
@@ -305,7 +305,9 @@ impl Shared {
         if self.counts.get(addr, size).is_none() {
             let mut bytes = Vec::new();
             self.copy_code(addr, size, &mut bytes);
-            self.counts.get_or_decode(&mut self.hot, addr, size, |out| out.append(&mut bytes));
+            let (flow, hot) = (&self.flow, &mut self.hot);
+            let enters = |target| flow.as_ref().is_some_and(|f| f.enters_function(target));
+            self.counts.get_or_decode(hot, addr, size, |out| out.append(&mut bytes), enters);
         }
     }
 
@@ -322,9 +324,8 @@ impl Shared {
     pub(super) fn count_slowly(&mut self, addr: u64, size: u32) -> bool {
         let continues = self.continues_rep(addr);
         self.ensure_block(addr, size);
-        let mut bytes = Vec::new();
         let (counts, hot) = (&mut self.counts, &mut self.hot);
-        let block = counts.get_or_decode(hot, addr, size, |out| out.append(&mut bytes));
+        let block = counts.get_or_decode(hot, addr, size, |_| {}, |_| false);
         let insns = block.len() - u64::from(continues);
         let branches = u64::from(block.branches);
         let stop_before = block.forbidden.is_some();
@@ -445,18 +446,25 @@ impl Shared {
 
     /// The block after one that ends in a transfer starts, at `to`; `env` as the block hook
     /// has it, or 0.
+    #[inline]
     pub(super) fn end_flow(&mut self, raw: *mut uc::uc_engine, env: u64, to: u64) {
-        let hold = std::mem::replace(&mut self.hot.hold, Hold::NONE);
+        let hold = self.hot.hold;
+        self.hot.hold.flow = 0;
         self.hot.left = hold.left;
-        let landing = self.landing(raw, env, to);
-        self.land(&hold, &landing);
-    }
-
-    /// A transfer has landed.
-    pub(super) fn land(&mut self, hold: &Hold, landing: &Landing) {
-        let sp_was_set = std::mem::take(&mut self.hot.sp_was_set) != 0;
+        let sp_was_set = self.hot.sp_was_set != 0;
+        self.hot.sp_was_set = 0;
+        let Some(flow) = &mut self.flow else { return };
+        if self.env == Env::Proved && env != 0 {
+            let arch = self.arch;
+            // SAFETY: in translated code `env` points to the guest's registers, as was
+            // compared often enough.
+            let at = unsafe { EnvRegisters::at(arch, env) };
+            flow.push(&hold, to, at.sp(), sp_was_set, || at.saved());
+            return;
+        }
+        let (sp, saved) = self.ask(raw, env);
         if let Some(flow) = &mut self.flow {
-            flow.push(hold, landing, sp_was_set);
+            flow.push(&hold, to, sp, sp_was_set, || saved);
         }
     }
 
@@ -475,23 +483,18 @@ impl Shared {
         }
     }
 
-    /// The registers that a transfer's record has.
-    fn landing(&mut self, raw: *mut uc::uc_engine, env: u64, pc: u64) -> Landing {
-        let wants = self.flow.as_ref().is_some_and(|f| f.wants_registers);
-        let by_env = env != 0 && self.sites.known() && self.env != Env::Wrong;
-        if by_env && self.env == Env::Proved {
-            // SAFETY: in translated code `env` points to the guest's registers, as was
-            // compared often enough.
-            return unsafe { env_landing(self.arch, env, pc, wants) };
-        }
-        let landing = asked_landing(self.arch, raw, pc);
-        if by_env {
+    /// Stack pointer and callee-saved registers as the engine gives them; if `env` is not 0
+    /// they are compared with what is there.
+    #[cold]
+    fn ask(&mut self, raw: *mut uc::uc_engine, env: u64) -> (u64, CalleeSaved) {
+        let asked = asked_registers(self.arch, raw);
+        if env != 0 && self.sites.known() && self.env != Env::Wrong {
             // SAFETY: the code generator that was recognised keeps a pointer to the guest's
             // registers, in a larger structure, there.
-            let seen = unsafe { env_landing(self.arch, env, pc, true) };
-            self.env = self.env.compared(seen == landing);
+            let at = unsafe { EnvRegisters::at(self.arch, env) };
+            self.env = self.env.compared((at.sp(), at.saved()) == asked);
         }
-        landing
+        asked
     }
 
     /// The counter instructions' answer for the instruction at `pc`.
@@ -540,30 +543,50 @@ const fn callee_saved(arch: Arch) -> &'static [usize] {
     }
 }
 
-/// The registers in the engine's memory.
-///
-/// # Safety
-///
-/// `env` points to the engine's CPU structure: on x86_64 it begins with the general
-/// registers, on aarch64 they are at offset 64, the stack pointer as the 31st.
-unsafe fn env_landing(arch: Arch, env: u64, pc: u64, wants_saved: bool) -> Landing {
-    let (base, sp) = match arch {
-        Arch::X86_64 => (env, 4),
-        Arch::Aarch64 => (env + 64, 31),
-    };
-    // SAFETY: see above.
-    let register = |i: usize| unsafe { *((base as usize + 8 * i) as *const u64) };
-    let mut saved = CalleeSaved::default();
-    if wants_saved {
-        for (place, &i) in saved.iter_mut().zip(callee_saved(arch)) {
-            *place = register(i);
+/// The registers in the engine's memory while translated code runs.
+#[derive(Clone, Copy)]
+struct EnvRegisters {
+    arch: Arch,
+    base: *const u64,
+}
+
+impl EnvRegisters {
+    /// # Safety
+    ///
+    /// `env` points to the engine's CPU structure: on x86_64 it begins with the general
+    /// registers, on aarch64 they are at offset 64, the stack pointer as the 31st.
+    const unsafe fn at(arch: Arch, env: u64) -> EnvRegisters {
+        let offset = match arch {
+            Arch::X86_64 => 0,
+            Arch::Aarch64 => 64,
+        };
+        EnvRegisters { arch, base: (env + offset) as usize as *const u64 }
+    }
+
+    #[inline(always)]
+    fn register(self, i: usize) -> u64 {
+        // SAFETY: see `at`; `i` is a register's number.
+        unsafe { *self.base.add(i) }
+    }
+
+    #[inline(always)]
+    fn sp(self) -> u64 {
+        self.register(if self.arch == Arch::X86_64 { 4 } else { 31 })
+    }
+
+    /// Loads alone: they go straight to where the array is wanted.
+    #[inline(always)]
+    fn saved(self) -> CalleeSaved {
+        let r = |i: usize| self.register(i);
+        match self.arch {
+            Arch::X86_64 => [r(3), r(5), r(12), r(13), r(14), r(15), 0, 0, 0, 0, 0],
+            Arch::Aarch64 => std::array::from_fn(|i| r(19 + i)),
         }
     }
-    Landing { pc, sp: register(sp), saved }
 }
 
 /// The registers as the engine gives them.
-fn asked_landing(arch: Arch, raw: *mut uc::uc_engine, pc: u64) -> Landing {
+fn asked_registers(arch: Arch, raw: *mut uc::uc_engine) -> (u64, CalleeSaved) {
     use uc::{RegisterARM64 as A, RegisterX86 as X};
     let read = |register: c_int| {
         let mut value = 0u64;
@@ -586,5 +609,5 @@ fn asked_landing(arch: Arch, raw: *mut uc::uc_engine, pc: u64) -> Landing {
             read(A::SP as c_int)
         }
     };
-    Landing { pc, sp, saved }
+    (sp, saved)
 }

@@ -96,7 +96,13 @@ impl Methods {
     /// A file was mapped: offset `pgoff` of it is at address `addr`. What is no ELF file, or
     /// has no such executable part, gives no module.
     pub fn map(&mut self, name: &str, bytes: &Bytes, addr: u64, pgoff: u64) {
-        let Some(bias) = bias(bytes, addr, pgoff) else { return };
+        if let Some(bias) = bias(bytes, addr, pgoff) {
+            self.map_at(name, bytes, bias);
+        }
+    }
+
+    /// As [`Methods::map`], for a file that is `bias` bytes above where it was linked.
+    pub fn map_at(&mut self, name: &str, bytes: &Bytes, bias: u64) {
         for other in &mut self.others {
             // One that cannot be loaded has no coverage, as its steps will say.
             let _ = other.load(name, bytes, bias);

@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use unwinder::Module;
 use unwinder::elf::Slice;
 
+use crate::grade::file::VDSO;
 use crate::symbols::Code;
 
 /// Where in its function an instruction is; see the module.
@@ -140,7 +141,7 @@ impl Points {
         self.files.push(File {
             text: module.text().to_vec(),
             bias: module.bias(),
-            vdso: module.name() == "[vdso]",
+            vdso: module.name() == VDSO,
             code,
             entries,
             functions: HashMap::new(),

@@ -11,6 +11,7 @@
 use arch::Arch;
 
 use crate::address::ReturnAddress;
+use crate::brief::{Known, Quick};
 use crate::step::Caller;
 use crate::{CodeAddress, End, Memory, Registers};
 
@@ -46,6 +47,21 @@ pub(crate) struct Record {
     pub return_address: u64,
     /// On x86_64.
     pub cfa: Option<u64>,
+}
+
+/// As [`record`], of a frame whose registers are known; `sp` is what the frame record is not
+/// below.
+#[inline(always)]
+pub(crate) fn quick(arch: Arch, known: Known, memory: &mut impl Memory) -> Quick {
+    let Known { sp, fp, .. } = known;
+    match record(arch, Some(sp), fp, memory) {
+        // What follows the record is the caller's, or is at least not below it.
+        Ok(Record { next, return_address: ra, .. }) => {
+            Quick::Caller { ra, cfa: fp.wrapping_add(16), fp: next }
+        }
+        Err(end) if end.claims_complete() => Quick::End(end),
+        Err(_) => Quick::Other,
+    }
 }
 
 #[inline]

@@ -15,7 +15,7 @@ use crate::engine::stepper::Sight;
 use crate::export::Images;
 use crate::grade::check::one_step::one_step;
 use crate::grade::check::record::PcRecord;
-use crate::grade::methods::{MethodId, Methods};
+use crate::grade::methods::{Bytes, MethodId, Methods, bias};
 use crate::kernel::State;
 use crate::kernel::observer::Observer;
 use crate::kernel::user::Present;
@@ -33,7 +33,32 @@ struct Inner {
     /// Those that are checked.
     checked: Vec<MethodId>,
     images: Images,
+    files: Vec<Mapped>,
     pcs: HashMap<u64, PcRecord>,
+}
+
+/// A file with code in the process.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    /// Its path, or `[vdso]`.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// How far from where it was linked it is mapped.
+    pub bias: u64,
+}
+
+/// What a check knows at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'c> {
+    /// The methods that were checked.
+    pub checked: &'c [MethodId],
+    /// All methods' names.
+    pub names: &'c [String],
+    /// Files with code, as they were mapped.
+    pub files: &'c [Mapped],
+    /// What was seen, by PC.
+    pub pcs: &'c HashMap<u64, PcRecord>,
 }
 
 impl Checker {
@@ -52,7 +77,8 @@ impl Checker {
         let methods = Methods::new(regs.arch);
         let checked = methods.ids().filter(|id| wanted(&methods.names()[id.0])).collect();
         let stack = Stack::new(regs.arch, regs.sp());
-        let inner = Inner { stack, methods, checked, images, pcs: HashMap::new() };
+        let (files, pcs) = (Vec::new(), HashMap::new());
+        let inner = Inner { stack, methods, checked, images, files, pcs };
         let checker = Checker(Rc::new(RefCell::new(inner)));
         for record in &state.perf.records {
             if let Record::Mmap2 { addr, pgoff, path, .. } = record {
@@ -65,14 +91,11 @@ impl Checker {
         Ok(checker)
     }
 
-    /// Reads what was found: the methods that were checked, their names and tables, and the
-    /// records by PC.
-    pub fn read<T>(
-        &self,
-        read: impl FnOnce(&[MethodId], &Methods, &HashMap<u64, PcRecord>) -> T,
-    ) -> T {
+    /// Reads what was found.
+    pub fn read<T>(&self, read: impl FnOnce(Results<'_>) -> T) -> T {
         let inner = self.0.borrow();
-        read(&inner.checked, &inner.methods, &inner.pcs)
+        let (names, files) = (inner.methods.names(), &inner.files);
+        read(Results { checked: &inner.checked, names, files, pcs: &inner.pcs })
     }
 }
 
@@ -80,7 +103,11 @@ impl Inner {
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
+            self.stack.functions_mut().map(&bytes, addr, pgoff);
             self.methods.map(path, &bytes, addr, pgoff);
+            if let Some(bias) = bias(&bytes, addr, pgoff) {
+                self.files.push(Mapped { name: path.to_owned(), bytes, bias });
+            }
         }
     }
 
@@ -104,6 +131,10 @@ impl Inner {
 impl FlowSink for Checker {
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         self.0.borrow_mut().stack.events(events, saved);
+    }
+
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
     }
 
     fn wants_registers(&self) -> bool {

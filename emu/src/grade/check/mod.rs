@@ -13,10 +13,16 @@
 //!                                                                         └─► Baseline
 //! ```
 
+pub mod baseline;
+pub mod build;
 pub mod checker;
 pub mod one_step;
+pub mod page;
 pub mod record;
+pub mod report;
 
+pub use baseline::Baseline;
 pub use checker::Checker;
 pub use one_step::{Outcome, Wrong};
 pub use record::{Example, PcRecord};
+pub use report::Report;

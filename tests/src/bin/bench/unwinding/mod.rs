@@ -112,11 +112,8 @@ fn compare(name: &str, image: &Program, stacks: &[Stack], table: &mut Table) {
         }
     }
     let frames: usize = alike.iter().map(|(_, frames)| frames.len()).sum();
-    let bench = format!(
-        "unwinding {name}: {} of {} stacks, {frames} frames",
-        alike.len(),
-        stacks.len()
-    );
+    let bench =
+        format!("unwinding {name}: {} of {} stacks, {frames} frames", alike.len(), stacks.len());
     let all: Vec<&Stack> = alike.iter().map(|(stack, _)| *stack).collect();
     let best = measure(&mut walkers, &all);
     let arch = image.arch.name();

@@ -61,7 +61,13 @@ impl Rules {
     fn write(&self, out: &mut Vec<u8>) {
         let words: Vec<i32> = self.words.into_iter().flatten().collect();
         let fits = |bits: u32| words.iter().all(|w| (*w << (32 - bits)) >> (32 - bits) == *w);
-        let code = if fits(8) { 0 } else if fits(16) { 1 } else { 2u8 };
+        let code = if fits(8) {
+            0
+        } else if fits(16) {
+            1
+        } else {
+            2u8
+        };
         let count = words.len() as u8;
         out.push(u8::from(self.from_sp) | count << 1 | code << 5 | u8::from(self.signed) << 7);
         words.iter().for_each(|w| out.extend(&w.to_le_bytes()[..1 << code]));

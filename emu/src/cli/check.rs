@@ -1,0 +1,169 @@
+//! `emu check`: from options to a report and an exit status.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use arch::Arch;
+
+use crate::cli::check_table::Table;
+use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
+use crate::cli::options::{CheckFormat, CheckOptions};
+use crate::cli::output::{Failure, Style, complain, status, to_stderr};
+use crate::cli::summary::{ending_words, unsupported};
+use crate::cli::world::{self, unknown};
+use crate::engine::schedule::Visits;
+use crate::export::ExportError;
+use crate::grade::Methods;
+use crate::grade::check::build::{Run, report};
+use crate::grade::check::report::{Fault, Header, SCHEMA, VERSION};
+use crate::grade::check::{Baseline, Checker, Report, page};
+use crate::kernel::run;
+use crate::kernel::state::PmuIrq;
+use crate::kernel::task::Ending;
+use crate::kernel::{Kernel, State};
+
+/// Status if something is wrong.
+const FAULTS: u8 = 1;
+
+/// Checks the guest that `options` describe; returns the exit status.
+///
+/// # Errors
+///
+/// [`Failure`] if the guest could not be run, or because of us.
+pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
+    let baseline = options.baseline.as_deref().map(read_baseline).transpose()?;
+    let stdout_is_taken = options.output.is_none();
+    let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
+    let world = setup.build(&options.command)?;
+    let mut state = setup.start(&world, PmuIrq::Nmi, Vec::new(), cmdline)?;
+    let methods = methods(options, state.arch)?;
+    let checker = start(options, &mut state, &methods)?;
+
+    let stop = Stop::on_signals()?;
+    let kernel = Kernel::new(state);
+    let outcome = run::run(&kernel, &stop.flag, |_| Ok::<(), ExportError>(()));
+    let report = kernel.with(|state| {
+        let mut images = world::images(state.arch, state.vfs.tree.root());
+        unsupported(state, &mut images).iter().for_each(|line| complain(line));
+        let header = Header {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+            guest: world.name.clone(),
+            arch: state.arch.to_string(),
+            methods,
+            every: options.every,
+        };
+        let executions = state.core.executions();
+        let instructions = state.stats.instructions;
+        let run = Run { header, arch: state.arch, instructions, executions };
+        checker.read(|results| report_of(run, results))
+    });
+    let ending = outcome.map_err(failure_of)?;
+    let new: Vec<&Fault> = match &baseline {
+        Some(known) => report.faults.iter().filter(|f| !known.knows(f)).collect(),
+        None => report.faults.iter().collect(),
+    };
+    write(options, &report, &new, baseline.as_ref())?;
+    to_stderr(&said(&world.name, ending, &report, &new, baseline.as_ref()));
+    Ok(match ending {
+        Ending::Limit | Ending::Interrupted | Ending::Strict => exit_status(ending, &stop),
+        _ if new.is_empty() => 0,
+        _ => FAULTS,
+    })
+}
+
+use report as report_of;
+
+/// The methods to check, by name.
+fn methods(options: &CheckOptions, arch: Arch) -> Result<Vec<String>, Failure> {
+    let methods = Methods::new(arch);
+    let all = methods.names();
+    for wanted in &options.methods {
+        if !all.contains(wanted) {
+            let message = unknown("method", wanted, all.iter().map(String::as_str));
+            return Err(Failure::new(status::FAILURE, format!("--method: {message}")));
+        }
+    }
+    let wanted = |name: &&String| options.methods.is_empty() || options.methods.contains(name);
+    Ok(all.iter().filter(wanted).cloned().collect())
+}
+
+fn start(
+    options: &CheckOptions,
+    state: &mut State,
+    methods: &[String],
+) -> Result<Checker, Failure> {
+    let images = world::images(state.arch, state.vfs.tree.root());
+    let visits = if options.every { Visits::Every } else { Visits::Sparse };
+    Checker::start(state, images, visits, |name| methods.iter().any(|m| m == name))
+        .map_err(|e| Failure::new(status::FAILURE, e))
+}
+
+fn read_baseline(path: &Path) -> Result<Baseline, Failure> {
+    let failed = |why: String| {
+        Failure::new(status::FAILURE, format!("--baseline {}: {why}", path.display()))
+    };
+    let file = File::open(path).map_err(|e| failed(e.to_string()))?;
+    Baseline::read(BufReader::new(file)).map_err(|e| failed(e.to_string()))
+}
+
+/// Writes the report to where it shall be.
+fn write(
+    options: &CheckOptions,
+    report: &Report,
+    new: &[&Fault],
+    baseline: Option<&Baseline>,
+) -> Result<(), Failure> {
+    let (to, style) = match &options.output {
+        Some(path) => (path.display().to_string(), Style::PLAIN),
+        None => ("standard output".to_owned(), Style::of_stdout()),
+    };
+    let write_to = |out: &mut dyn Write| -> io::Result<()> {
+        match options.format {
+            CheckFormat::Table => {
+                let table = Table { report, new, baseline, details: options.details, style };
+                out.write_all(table.render().as_bytes())
+            }
+            CheckFormat::Json => report.lines().try_for_each(|line| {
+                serde_json::to_writer(&mut *out, &line)?;
+                out.write_all(b"\n")
+            }),
+            CheckFormat::Html => out.write_all(page::render(report, new).as_bytes()),
+        }?;
+        out.flush()
+    };
+    let written = match &options.output {
+        Some(path) => File::create(path).and_then(|f| write_to(&mut BufWriter::new(f))),
+        None => write_to(&mut BufWriter::new(io::stdout().lock())),
+    };
+    match written {
+        // A reader that has gone, such as `head`, has seen enough.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(status::FAILURE, format!("cannot write {to}: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The last line.
+fn said(
+    name: &str,
+    ending: Ending,
+    report: &Report,
+    new: &[&Fault],
+    baseline: Option<&Baseline>,
+) -> String {
+    let faults = match (new.len(), baseline) {
+        (0, None) => "nothing is wrong".to_owned(),
+        (n, None) => format!("{n} wrong"),
+        (0, Some(_)) => format!("nothing new is wrong ({} known)", report.faults.len()),
+        (n, Some(_)) => format!("{n} newly wrong ({} known)", report.faults.len() - n),
+    };
+    format!(
+        "emu: {name} {}; {} instructions checked, {faults}\n",
+        ending_words(ending),
+        report.summary.pcs
+    )
+}

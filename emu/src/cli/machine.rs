@@ -1,0 +1,148 @@
+//! A machine with a guest, from options; what ends its run.
+
+use std::env;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arch::Arch;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::cli::options::{MachineOptions, WorldOptions};
+use crate::cli::output::{Failure, status};
+use crate::cli::world::{self, World};
+use crate::export::ExportError;
+use crate::kernel::run::RunError;
+use crate::kernel::state::{Config, PmuIrq};
+use crate::kernel::task::Ending;
+use crate::kernel::{State, exec, symbols};
+use crate::perf::record::{Event, Session};
+
+/// `CLOCK_REALTIME` at boot: 2023-11-14 22:13:20 UTC.
+const BOOT_TIME: u64 = 1_700_000_000_000_000_000;
+
+/// What a guest is run with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'o> {
+    /// The machine.
+    pub machine: &'o MachineOptions,
+    /// Its world.
+    pub world: &'o WorldOptions,
+    /// Standard output is ours: the guest's goes to standard error.
+    pub stdout_is_taken: bool,
+}
+
+impl Setup<'_> {
+    /// The world of the guest that `command` names.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] if there is no such guest.
+    pub fn build(&self, command: &[OsString]) -> Result<World, Failure> {
+        let arch = self.machine.arch.unwrap_or(Arch::X86_64);
+        let cwd = env::current_dir().ok();
+        let mut world = world::build(command, self.world, arch, cwd.as_deref())?;
+        world.program.seed = self.machine.seed;
+        world.program.aslr = self.machine.aslr;
+        world.program.stdout_is_taken = self.stdout_is_taken;
+        Ok(world)
+    }
+
+    /// A machine with the guest loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] if the guest cannot be run.
+    pub fn start(
+        &self,
+        world: &World,
+        pmu_irq: PmuIrq,
+        events: Vec<Event>,
+        cmdline: &[OsString],
+    ) -> Result<State, Failure> {
+        let machine = self.machine;
+        let config = Config {
+            pmu_irq,
+            strict: machine.strict,
+            strace: machine.strace,
+            boot_time: BOOT_TIME,
+            max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
+        };
+        let session = |arch| Session {
+            arch,
+            events,
+            cpus: 1,
+            cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+            kernel_symbols: symbols::all(arch),
+        };
+        let mut state = exec::exec(&world.program, config, session)
+            .map_err(|e| Failure::new(e.exit_code(), e))?;
+        if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
+            let message = format!(
+                "{}: e_machine (offset 0x12) is {}; leave out --arch {wanted}, or name a program for it",
+                world.program.host.display(),
+                state.arch
+            );
+            return Err(Failure::new(status::NOT_RUNNABLE, message));
+        }
+        for (path, host) in &world.files {
+            state.vfs.tree.show(path.clone(), host.clone());
+        }
+        Ok(state)
+    }
+}
+
+/// What asks the run to stop: Ctrl-C or SIGTERM. The second one ends the process.
+#[derive(Debug)]
+pub struct Stop {
+    /// Goes up when it is time.
+    pub flag: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    /// Asks at SIGINT and SIGTERM.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] if they cannot be caught.
+    pub fn on_signals() -> Result<Stop, Failure> {
+        let stop = Stop { flag: Arc::default(), signal: Arc::default() };
+        for signal in [SIGINT, SIGTERM] {
+            let status = i32::from(status::SIGNAL) + signal;
+            // In this order: the first one finds the flag down.
+            flag::register_conditional_shutdown(signal, status, stop.flag.clone())
+                .and_then(|_| flag::register_usize(signal, stop.signal.clone(), signal as usize))
+                .and_then(|_| flag::register(signal, stop.flag.clone()))
+                .map_err(|e| {
+                    Failure::new(status::FAILURE, format!("cannot catch signal {signal}: {e}"))
+                })?;
+        }
+        Ok(stop)
+    }
+
+    fn status(&self) -> u8 {
+        let signal = u8::try_from(self.signal.load(Ordering::Relaxed)).unwrap_or_default();
+        if signal == 0 { status::SIGNAL + 2 } else { status::SIGNAL + signal }
+    }
+}
+
+/// The status that says how a guest ended.
+pub fn exit_status(ending: Ending, stop: &Stop) -> u8 {
+    match ending {
+        Ending::Exited(status) => status,
+        Ending::Signalled(signal) => status::SIGNAL.saturating_add(signal),
+        Ending::Limit => status::LIMIT,
+        Ending::Interrupted => stop.status(),
+        Ending::Strict => status::FAILURE,
+    }
+}
+
+/// Our failure in the middle of a run; the profile was finished nevertheless.
+pub fn failure_of(error: RunError<ExportError>) -> Failure {
+    match error {
+        RunError::Emit(error) => error.into(),
+        other => Failure::new(status::FAILURE, other),
+    }
+}

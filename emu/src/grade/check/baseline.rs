@@ -1,0 +1,156 @@
+//! The faults of an earlier report, so that only new ones count.
+//!
+//! A fault is known by module, function, offset in it, method and kind: not by its address,
+//! which moves with every change of the program.
+
+use std::collections::HashSet;
+use std::io::{BufRead, Read};
+
+use crate::grade::check::report::{Fault, Line, SCHEMA, VERSION};
+
+/// A line of a baseline is not longer.
+const MAX_LINE: u64 = 1 << 20;
+/// It has no more faults.
+const MAX_FAULTS: usize = 4_000_000;
+
+/// What identifies a fault.
+type Key = (String, Option<String>, u64, String, String);
+
+fn key(fault: &Fault) -> Key {
+    let Fault { module, function, offset, method, wrong, .. } = fault;
+    // Without a name of the function the address is all there is.
+    let at = if function.is_some() { offset.0 } else { fault.pc.0 };
+    (module.clone(), function.clone(), at, method.clone(), wrong.clone())
+}
+
+/// Faults that are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Baseline(HashSet<Key>);
+
+/// Why a file is no baseline.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BaselineError {
+    /// It cannot be read.
+    #[error("line {line}: {source}")]
+    Read {
+        /// From 1.
+        line: usize,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// A line is none of a report.
+    #[error("line {line}: {reason}; write a baseline with: emu check --format json -o FILE")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It is a report of another version.
+    #[error("version {found} of the format; this emu reads {VERSION}: write it anew")]
+    Version {
+        /// What it says.
+        found: u32,
+    },
+    /// It ends before its summary.
+    #[error("it ends after line {line}, without a summary: it was not written whole")]
+    Cut {
+        /// The last one.
+        line: usize,
+    },
+}
+
+impl Baseline {
+    /// Reads the JSON lines of a report.
+    ///
+    /// # Errors
+    ///
+    /// [`BaselineError`]: the line, and what is wrong there.
+    pub fn read(mut input: impl BufRead) -> Result<Baseline, BaselineError> {
+        let mut known = HashSet::new();
+        let mut bytes = Vec::new();
+        let mut line = 0;
+        loop {
+            bytes.clear();
+            line += 1;
+            let read = (&mut input).take(MAX_LINE).read_until(b'\n', &mut bytes);
+            let read = read.map_err(|source| BaselineError::Read { line, source })?;
+            let wrong = |reason: String| BaselineError::Line { line, reason };
+            if read == 0 {
+                return Err(BaselineError::Cut { line: line - 1 });
+            }
+            if read as u64 == MAX_LINE || known.len() >= MAX_FAULTS {
+                return Err(wrong("too long".to_owned()));
+            }
+            let parsed = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+            match (line, parsed) {
+                (1, Line::Header(header)) if header.schema != SCHEMA => {
+                    return Err(wrong(format!(
+                        "the schema is {:?}, not {SCHEMA:?}",
+                        header.schema
+                    )));
+                }
+                (1, Line::Header(header)) if header.version != VERSION => {
+                    return Err(BaselineError::Version { found: header.version });
+                }
+                (1, Line::Header(_)) => {}
+                (1, _) | (_, Line::Header(_)) => {
+                    return Err(wrong("a report has one header, its first line".to_owned()));
+                }
+                (_, Line::Fault(fault)) => drop(known.insert(key(&fault))),
+                (_, Line::Function(_)) => {}
+                (_, Line::Summary(_)) => return Ok(Baseline(known)),
+            }
+        }
+    }
+
+    /// Whether a fault was there already.
+    pub fn knows(&self, fault: &Fault) -> bool {
+        self.0.contains(&key(fault))
+    }
+
+    /// How many there were.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there was none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Runs the reader over any bytes: it must return.
+pub fn fuzz_baseline(bytes: &[u8]) {
+    if let Ok(baseline) = Baseline::read(bytes) {
+        assert!(baseline.len() <= bytes.len());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = r#"{"kind":"header","schema":"emu-check","version":1,"guest":"g","arch":"x86_64","methods":["fp"],"every":false}"#;
+    const SUMMARY: &str = r#"{"kind":"summary","instructions":1,"pcs":1,"undecided":0,"checks":1,"points":{},"faults":[0]}"#;
+
+    fn error(text: &str) -> String {
+        Baseline::read(text.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused_with_its_line() {
+        let whole = format!("{HEADER}\n{SUMMARY}\n");
+        assert!(Baseline::read(whole.as_bytes()).unwrap().is_empty());
+        assert!(error("").starts_with("it ends after line 0"));
+        assert!(error(&format!("{HEADER}\n")).starts_with("it ends after line 1"));
+        assert!(error(&format!("{SUMMARY}\n")).starts_with("line 1: a report has one header"));
+        assert!(error(&format!("{HEADER}\nhello\n")).starts_with("line 2: "));
+        let other = HEADER.replace("\"version\":1", "\"version\":9");
+        assert!(error(&other).starts_with("version 9"));
+        let other = HEADER.replace("emu-check", "else");
+        assert!(error(&other).starts_with("line 1: the schema is"));
+    }
+}
