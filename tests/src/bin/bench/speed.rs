@@ -52,7 +52,7 @@ fn ways(path: &Path, arch: Arch) -> Vec<Way<'_>> {
             move || bare(path, arch, Translation::Default),
         ),
         Way::new("emu run --truth: × of emu", true, Some(Bound::AtMost(1.5)), || {
-            let watch = |state: &mut _| Ok(Watch::start(state, Images::of_host()).map(drop)?);
+            let watch = |state: &mut _| Ok(Watch::start(state, Images::of_host(), None).map(drop)?);
             emulate_with(path, &[], PERIOD, watch).map(drop)
         }),
     ];
