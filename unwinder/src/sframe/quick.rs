@@ -69,9 +69,11 @@ impl Quick {
         if header.abi.order() != ByteOrder::Little || version == Version::V1 {
             return None;
         }
-        let end = part.entry_at(0).checked_add(version.entry_len() * u64::from(header.functions))?;
+        let end =
+            part.entry_at(0).checked_add(version.entry_len() * u64::from(header.functions))?;
         let rows = part.offset.checked_add(header.rows_at())?..part.rows_end();
-        let range = |r: Range<u64>| Some(usize::try_from(r.start).ok()?..usize::try_from(r.end).ok()?);
+        let range =
+            |r: Range<u64>| Some(usize::try_from(r.start).ok()?..usize::try_from(r.end).ok()?);
         let moving = header.flags.pc_relative();
         let into = if moving { header.entry_at(0) } else { 0 };
         Some(Quick {

@@ -105,9 +105,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     #[inline(always)]
     pub(crate) fn usual(&self, at: LookupAddress) -> Option<Usual> {
         match &self.functions {
-            Functions::InPlace(buckets, Some(quick)) => {
-                quick.rule(&self.data, buckets, at.value())
-            }
+            Functions::InPlace(buckets, Some(quick)) => quick.rule(&self.data, buckets, at.value()),
             _ => None,
         }
     }

@@ -83,4 +83,3 @@ fn timed<T>(f: impl FnOnce() -> Result<T>) -> Result<Duration> {
     black_box(f()?);
     Ok(start.elapsed())
 }
-

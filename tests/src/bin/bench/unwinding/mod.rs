@@ -61,12 +61,11 @@ struct Recording {
     most: usize,
 }
 
-const RECORDINGS: [Recording; 5] = [
+const RECORDINGS: [Recording; 4] = [
     Recording { guest: "bench", args: &["1"], period: 20_011, most: 256 },
     Recording { guest: "cpp-throw", args: &[], period: 10_007, most: 256 },
     Recording { guest: "recursion", args: &["10", "4096"], period: 2_003, most: 32 },
     Recording { guest: "recursion-nofp", args: &["10", "4096"], period: 2_003, most: 32 },
-    Recording { guest: "qsort-nofp", args: &[], period: 2_003, most: 256 },
 ];
 
 /// Recorded stacks of the guests.
@@ -74,7 +73,8 @@ pub fn recorded(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<
     for Recording { guest: name, args, period, most } in RECORDINGS {
         let path = guest(catalogue, name, arch)?;
         let stacks = record(&path, args, period, most)?;
-        compare(name, &program(&path)?, &stacks, table);
+        let keeps_fp = catalogue.find(name).is_some_and(|guest| guest.frame_pointers);
+        compare(name, &program(&path)?, &stacks, keeps_fp, table);
     }
     Ok(())
 }
@@ -93,8 +93,9 @@ fn agree(one: &[u64], other: &[u64]) -> bool {
     one[..both] == other[..both] && one.len().abs_diff(other.len()) <= 1
 }
 
-/// All unwinders over those stacks that all of them walk alike.
-fn compare(name: &str, image: &Program, stacks: &[Stack], table: &mut Table) {
+/// All unwinders over those stacks that all of them walk alike; frame pointers, if the guest
+/// `keeps_fp`, over those of them that it walks like the others.
+fn compare(name: &str, image: &Program, stacks: &[Stack], keeps_fp: bool, table: &mut Table) {
     let modules = Modules::new([module(image)]);
     let mut walkers = [
         Walker::framehop(image, true),
@@ -112,11 +113,8 @@ fn compare(name: &str, image: &Program, stacks: &[Stack], table: &mut Table) {
         }
     }
     let frames: usize = alike.iter().map(|(_, frames)| frames.len()).sum();
-    let bench = format!(
-        "unwinding {name}: {} of {} stacks, {frames} frames",
-        alike.len(),
-        stacks.len()
-    );
+    let bench =
+        format!("unwinding {name}: {} of {} stacks, {frames} frames", alike.len(), stacks.len());
     let all: Vec<&Stack> = alike.iter().map(|(stack, _)| *stack).collect();
     let best = measure(&mut walkers, &all);
     let arch = image.arch.name();
@@ -137,7 +135,7 @@ fn compare(name: &str, image: &Program, stacks: &[Stack], table: &mut Table) {
 
     let mut fp = Walker::ours(Policy::frame_pointer(), &modules, true);
     alike.retain(|(stack, frames)| agree(frames, &fp.frames(stack)));
-    if alike.is_empty() {
+    if !keeps_fp || alike.is_empty() {
         return;
     }
     let some: Vec<&Stack> = alike.iter().map(|(stack, _)| *stack).collect();
