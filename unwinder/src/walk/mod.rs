@@ -13,6 +13,8 @@
 //! The result is that of steps with all registers ([`crate::step()`]), and two checks more:
 //! no frame lies below one that it called, and signals change stacks downwards only so often.
 //! With the limit, no stack makes a walk endless.
+//!
+//! A [`Walk`] is an iterator; [`Walk::visit`] is quicker, and has the reason for the end at once.
 
 mod quick;
 
