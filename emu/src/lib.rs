@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One concept a folder; dependencies point downwards in this list:
-//! [`cli`] → [`export`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
+//! [`cli`] → [`show`] / [`export`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
 //! `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
 
 pub mod cli;

@@ -2,9 +2,8 @@
 //! executes, by function and offset.
 //!
 //! ```text
-//! grade::check::Checker at every instruction ─► steps ─┐
-//! a sample at every instruction ─► whole walks         ├─► right · wrong · uncovered
-//!                                   └─► walks ─────────┘
+//! grade::check::Checker           ─► single steps ─┐
+//! a sample at every instruction   ─► whole walks  ─┴─► right · wrong · uncovered
 //! ```
 //!
 //! A walk is right if its addresses are the true ones, uncovered if it ends too early for lack
@@ -62,10 +61,10 @@ pub fn steps(harness: &Harness, program: &Arc<[u8]>) -> Verdicts {
         .unwrap();
     finish(&kernel);
     let mut verdicts = Collected::new(program);
-    checker.read(|checked, methods, records| {
-        for (&pc, record) in records {
-            for id in checked {
-                let (name, found) = (&methods.names()[id.0], &record.methods[id.0]);
+    checker.read(|results| {
+        for (&pc, record) in results.pcs {
+            for id in results.checked {
+                let (name, found) = (&results.names[id.0], &record.methods[id.0]);
                 let right = record.checked - found.wrong - found.no_coverage;
                 for (verdict, count) in [
                     (Verdict::Right, right),
@@ -93,9 +92,8 @@ pub fn walks(harness: &Harness, program: &Arc<[u8]>) -> Verdicts {
     let kernel = harness.events("instructions:u", 1).start("walks");
     let walker = kernel.with(|state| Walker::start(state, program));
     finish(&kernel);
-    let inner = Rc::clone(&walker.0);
-    let verdicts = std::mem::take(&mut inner.borrow_mut().verdicts.verdicts);
-    verdicts
+    let mut inner = walker.0.borrow_mut();
+    std::mem::take(&mut inner.verdicts.verdicts)
 }
 
 fn images(arch: Arch, program: &Arc<[u8]>) -> Images {
@@ -177,6 +175,10 @@ impl FlowSink for Walker {
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         self.0.borrow_mut().stack.events(events, saved);
     }
+
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
+    }
 }
 
 impl Observer for Walker {
@@ -189,9 +191,10 @@ impl Observer for Walker {
     }
 
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64) {
-        let Inner { methods, images, .. } = &mut *self.0.borrow_mut();
+        let Inner { stack, methods, images, .. } = &mut *self.0.borrow_mut();
         let image = images.get(path, &emu::perf::record::FileId::None);
         if let Some(bytes) = image.bytes() {
+            stack.functions_mut().map(&bytes, addr, pgoff);
             methods.map(path, &bytes, addr, pgoff);
         }
     }

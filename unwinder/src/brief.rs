@@ -155,23 +155,31 @@ impl Rules {
     }
 }
 
-/// A frame of which all is known that usual rules need, but for a link register.
+/// A frame of which all is known that usual rules need, but perhaps for the link register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub address: CodeAddress,
     pub sp: u64,
     pub fp: u64,
+    pub lr: Option<u64>,
 }
 
 /// What is found in the usual case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quick {
-    /// A caller, by its return address, stack pointer and frame pointer.
-    Caller { ra: u64, cfa: u64, fp: u64 },
+    /// A caller. Its link register is not known.
+    Caller(Known),
     /// There is none, and nothing else will find one.
     End(End),
     /// It is not the usual case.
     Other,
+}
+
+impl Quick {
+    #[inline(always)]
+    pub fn caller(ra: u64, sp: u64, fp: u64) -> Quick {
+        Quick::Caller(Known { address: ReturnAddress(ra).into(), sp, fp, lr: None })
+    }
 }
 
 /// The part of a frame's state that usual rules need.
@@ -236,8 +244,8 @@ impl Usual {
     /// The caller of a frame whose registers are all there, if it has all of its own, too.
     /// In all other cases [`Usual::apply`] tells what is so.
     #[inline(always)]
-    pub fn quick(&self, arch: Arch, known: Known, memory: &mut impl Memory) -> Quick {
-        let Known { sp, fp, .. } = known;
+    pub fn quick(&self, arch: Arch, known: &Known, memory: &mut impl Memory) -> Quick {
+        let Known { address, sp, fp, lr } = *known;
         let (ra, cfa, fp) = match self.form {
             Form::Record => {
                 let Some((next, ra)) = memory.pair(fp) else { return Quick::Other };
@@ -247,12 +255,12 @@ impl Usual {
                 let base = if self.base == Base::Sp { sp } else { fp };
                 let cfa = base.wrapping_add_signed(self.cfa.into());
                 let at = |offset: i32| cfa.wrapping_add_signed(offset.into());
-                let Some(ra) = memory.word(at(self.ra)) else { return Quick::Other };
                 let ra = match self.ra_from {
-                    RaFrom::Stack => ra,
-                    RaFrom::SignedStack => arch.strip_pac(ra),
-                    _ => return Quick::Other,
+                    RaFrom::Stack | RaFrom::SignedStack => memory.word(at(self.ra)),
+                    RaFrom::Register | RaFrom::SignedRegister => lr,
                 };
+                let Some(ra) = ra else { return Quick::Other };
+                let ra = if self.ra_from.signed() { arch.strip_pac(ra) } else { ra };
                 let fp = match self.fp_from {
                     FpFrom::Same => Some(fp),
                     FpFrom::Stack => memory.word(at(self.fp)),
@@ -262,10 +270,10 @@ impl Usual {
                 (ra, cfa, fp)
             }
         };
-        match (cfa > sp, ra) {
+        match (cfa > sp || progress(arch, address, Some(sp), cfa).is_ok(), ra) {
             (false, _) => Quick::Other,
             (true, 0) => Quick::End(End::NullReturnAddress),
-            (true, ra) => Quick::Caller { ra, cfa, fp },
+            (true, ra) => Quick::caller(ra, cfa, fp),
         }
     }
 

@@ -213,15 +213,16 @@ impl<D: Deref<Target = [u8]>> Module<D> {
     /// As [`Module::sframe_row`], in short.
     #[inline]
     pub(crate) fn sframe_brief(&self, at: LookupAddress) -> Brief {
-        if let Some(rule) = self.sframe_usual(at) {
-            return Brief::Usual(rule);
-        }
-        let Some(table) = &self.sframe else { return Brief::NotCovered };
-        let at = at.unbiased(self.bias);
-        match table.brief(at) {
-            Ok(brief) => brief,
-            Err(Miss::NotCovered) => Brief::NotCovered,
-            Err(Miss::Bad(_)) => Brief::Long,
+        self.sframe_usual(at).map_or_else(|| self.sframe_other(at), Brief::Usual)
+    }
+
+    /// The same, where [`Module::sframe_usual`] has nothing.
+    #[inline(never)]
+    pub(crate) fn sframe_other(&self, at: LookupAddress) -> Brief {
+        match self.sframe.as_ref().map(|table| table.brief(at.unbiased(self.bias))) {
+            Some(Ok(brief)) => brief,
+            None | Some(Err(Miss::NotCovered)) => Brief::NotCovered,
+            Some(Err(Miss::Bad(_))) => Brief::Long,
         }
     }
 

@@ -1,11 +1,11 @@
 //! A check as a table.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::cli::output::{Style, one_line};
 use crate::cli::summary::grouped;
-use crate::grade::check::report::{ByMethod, Caller, Counts, Fault, Function, Registers};
+use crate::grade::check::overview::{Overview, has_table, share, times, varied};
+use crate::grade::check::report::{ByMethod, Caller, Fault, Function, Hex};
 use crate::grade::check::{Baseline, Report};
 
 /// Functions that the table shows.
@@ -31,42 +31,50 @@ pub struct Table<'r> {
 impl Table<'_> {
     /// The text.
     pub fn render(&self) -> String {
+        let overview = Overview::new(self.report);
         let mut out = String::new();
         self.head(&mut out);
-        self.points(&mut out);
-        self.functions(&mut out);
+        self.points(&mut out, &overview);
+        self.functions(&mut out, &overview);
         self.details(&mut out);
         out
     }
 
     fn head(&self, out: &mut String) {
         let Report { header, summary, functions, .. } = self.report;
+        let how = match header.every {
+            true => "every execution",
+            false => "first 8 executions, then powers of two",
+        };
         let _ = writeln!(
             out,
-            "{} on {}: {} instructions of {} functions, {} checks{}",
+            "{} on {}: {}, {}, {} ({how})",
             self.style.bold(&one_line(&header.guest)),
             header.arch,
-            grouped(summary.pcs),
-            grouped(functions.len() as u64),
-            grouped(summary.checks),
-            if header.every { " (every execution)" } else { "" },
+            counted(summary.pcs, "instruction"),
+            counted(functions.len() as u64, "function"),
+            counted(summary.checks, "check"),
         );
         if summary.undecided > 0 {
             let _ = writeln!(
                 out,
-                "{} more were executed between two stacks only, where nothing is true",
-                grouped(summary.undecided)
+                "{} not counted below: only executed between two stacks, where no caller is true",
+                counted(summary.undecided, "instruction")
             );
         }
     }
 
     fn titles(&self, out: &mut String, first: &str) {
-        let _ = write!(out, "\n{:NAME$}{:>9}", "", "");
-        for method in &self.report.header.methods {
-            let _ = write!(out, "  {}", self.style.bold(&format!("{method:^23}")));
+        let methods = &self.report.header.methods;
+        let mut line = " ".repeat(NAME + 9);
+        for (n, method) in methods.iter().enumerate() {
+            let centred = format!("{:^23}", one_line(method));
+            let text = if n + 1 == methods.len() { centred.trim_end() } else { &*centred };
+            let _ = write!(line, "  {}", self.style.bold(text));
         }
-        let _ = write!(out, "\n{}{:>9}", self.style.dim(&format!("{first:NAME$}")), "instr.");
-        for _ in &self.report.header.methods {
+        let _ =
+            write!(out, "\n{line}\n{}", self.style.dim(&format!("{first:NAME$}{:>9}", "instr.")));
+        for _ in methods {
             let words = format!("{:>9}{:>7}{:>7}", "right", "wrong", "no row");
             let _ = write!(out, "  {}", self.style.dim(&words));
         }
@@ -77,69 +85,50 @@ impl Table<'_> {
         let total = counts.first().map_or(0, |c| c.total());
         let _ = write!(out, "{}{:>9}", fit(name, NAME), grouped(total));
         for c in counts {
-            let wrong = number(c.wrong);
-            let wrong = format!("{wrong:>7}");
+            let wrong = format!("{:>7}", number(c.wrong));
             let wrong = if c.wrong > 0 { self.style.red(&wrong) } else { wrong };
             let _ = write!(out, "  {:>9}{wrong}{:>7}", share(*c), number(c.no_coverage));
-        }
-        while out.ends_with(' ') {
-            out.pop();
         }
         out.push('\n');
     }
 
-    fn points(&self, out: &mut String) {
-        let summary = &self.report.summary;
+    fn points(&self, out: &mut String, overview: &Overview<'_>) {
         self.titles(out, "program point");
-        let mut sum = vec![Counts::default(); self.report.header.methods.len()];
-        for (point, counts) in &summary.points {
+        for (point, counts) in &self.report.summary.points {
             self.row(out, point.name(), counts);
-            sum.iter_mut().zip(counts).for_each(|(s, c)| s.add(*c));
         }
-        self.row(out, "all", &sum);
+        self.row(out, "all", &overview.total);
     }
 
-    fn functions(&self, out: &mut String) {
-        let mut modules: BTreeMap<&str, ByMethod> = BTreeMap::new();
-        let mut functions: Vec<(&Function, ByMethod)> = Vec::new();
-        for function in &self.report.functions {
-            let mut sum = vec![Counts::default(); self.report.header.methods.len()];
-            for counts in function.points.values() {
-                sum.iter_mut().zip(counts).for_each(|(s, c)| s.add(*c));
-            }
-            let module = modules.entry(&function.module);
-            let of_module = module.or_insert_with(|| vec![Counts::default(); sum.len()]);
-            of_module.iter_mut().zip(&sum).for_each(|(s, c)| s.add(*c));
-            if sum.iter().any(|c| c.wrong > 0) {
-                functions.push((function, sum));
-            }
+    fn functions(&self, out: &mut String, overview: &Overview<'_>) {
+        // A single one is what "all" says.
+        if overview.modules.len() > 1 {
+            self.titles(out, "module");
+            overview.modules.iter().for_each(|(name, counts)| self.row(out, name, counts));
         }
-        self.titles(out, "module");
-        for (name, counts) in &modules {
-            self.row(out, name, counts);
-        }
+        let wrong = |(_, sum): &&(&Function, ByMethod)| sum.iter().any(|c| c.wrong > 0);
+        let functions: Vec<_> = overview.functions.iter().filter(wrong).collect();
         if functions.is_empty() {
             return;
         }
-        // The tables' faults first: frame pointers are wrong at every function's ends.
-        functions.sort_by_key(|(f, sum)| {
-            let tables: u64 = sum.iter().skip(1).map(|c| c.wrong).sum();
-            let all: u64 = sum.iter().map(|c| c.wrong).sum();
-            (std::cmp::Reverse((tables, all)), f.start)
-        });
         self.titles(out, "function with wrong steps");
         for (function, sum) in functions.iter().take(FUNCTIONS) {
             self.row(out, &function_name(function), sum);
         }
-        if functions.len() > FUNCTIONS {
-            let more = functions.len() - FUNCTIONS;
-            let _ = writeln!(out, "{}", self.style.dim(&format!("and {more} more functions")));
+        if let Some(more) = functions.len().checked_sub(FUNCTIONS).filter(|n| *n > 0) {
+            let more = counted(more as u64, "more function");
+            let _ = writeln!(
+                out,
+                "{}",
+                self.style.dim(&format!("and {more}; --format html or json has all"))
+            );
         }
     }
 
     fn details(&self, out: &mut String) {
         for method in &self.report.header.methods {
-            let faults: Vec<&&Fault> = self.new.iter().filter(|f| f.method == *method).collect();
+            let faults = self.new.iter().copied().filter(|f| f.method == *method);
+            let faults: Vec<&Fault> = faults.collect();
             if faults.is_empty() {
                 continue;
             }
@@ -147,47 +136,76 @@ impl Table<'_> {
             let new = if self.baseline.is_some() { "newly wrong" } else { "wrong" };
             let title = format!("{method}: {} {new}", grouped(faults.len() as u64));
             let _ = writeln!(out, "\n{}", self.style.bold(&title));
-            for fault in faults.iter().take(most) {
-                self.fault(out, fault);
-            }
-            if faults.len() > most {
-                let more = format!("and {} more; --details 0 shows all", faults.len() - most);
-                let _ = writeln!(out, "  {}", self.style.dim(&more));
+            let total = faults.len();
+            let shown = if total > most { varied(faults) } else { faults };
+            shown.into_iter().take(most).for_each(|fault| self.fault(out, fault));
+            if let Some(more) = total.checked_sub(most).filter(|n| *n > 0) {
+                let more = format!("and {} more; --details 0 shows all", grouped(more as u64));
+                let _ = writeln!(out, "\n  {}", self.style.dim(&more));
             }
         }
     }
 
     fn fault(&self, out: &mut String, fault: &Fault) {
-        let function = fault.function.as_deref().map_or("?".into(), one_line);
-        let name = self.style.cyan(&function);
+        let place = match &fault.function {
+            Some(name) => format!("{}+{}", self.style.cyan(&one_line(name)), fault.offset),
+            None => format!("{} (no name)", fault.pc),
+        };
         let _ = writeln!(
             out,
-            "\n  {} {name}+{} in {} ({}): {} in {} of {} checks, {} executions",
-            fault.pc,
-            fault.offset,
-            fault.module,
+            "\n  {place} in {}, {}: {} in {} of {}",
+            one_line(&fault.module),
             fault.point.name(),
             self.style.red(&fault.wrong),
-            fault.times,
-            fault.checked,
-            grouped(fault.executions),
+            times(fault),
+            counted(fault.executions, "execution"),
         );
         for (address, text) in &fault.listing {
-            let here = *address == fault.pc;
-            let line = format!("{address:>12}  {}", one_line(text));
-            let _ = match here {
+            let line = format!("{:>12}  {}", address.to_string(), one_line(text));
+            let _ = match *address == fault.pc {
                 true => writeln!(out, "  > {}", self.style.bold(&line)),
                 false => writeln!(out, "    {line}"),
             };
         }
-        let _ = writeln!(out, "    row       {}", fault.row.as_deref().unwrap_or("(none)"));
-        let _ = writeln!(out, "    registers {}", registers(&fault.registers));
-        let _ = writeln!(out, "    expected  {}", caller(fault.expected.as_ref(), None));
-        let found = match (&fault.found, &fault.reason) {
-            (None, Some(reason)) => one_line(reason).into_owned(),
-            (found, _) => caller(found.as_ref(), fault.expected.as_ref()),
+        if has_table(fault) {
+            let row = fault.row.as_deref().map_or("none".into(), one_line);
+            let _ = writeln!(out, "    row        {row}");
+        }
+        let registers: Vec<String> =
+            fault.registers.iter().map(|(name, v)| format!("{name}={v}")).collect();
+        let _ = writeln!(out, "    registers  {}", registers.join(" "));
+        let (expected, found) = (fault.expected.as_ref(), fault.found.as_ref());
+        let _ = writeln!(out, "    expected   {}", self.caller(expected, found, false));
+        let found = match (found, &fault.reason) {
+            (None, Some(reason)) => format!("no caller: {}", one_line(reason)),
+            _ => self.caller(found, expected, true),
         };
-        let _ = writeln!(out, "    found     {found}");
+        let _ = writeln!(out, "    found      {found}");
+    }
+
+    /// A caller, and of its registers those that differ from another one's. What differs is
+    /// red, if it shall be.
+    fn caller(&self, caller: Option<&Caller>, other: Option<&Caller>, red: bool) -> String {
+        let Some(c) = caller else { return "no caller: this is the outermost frame".to_owned() };
+        let value = |name: &str, value: Hex, differs: bool| {
+            let text = format!("{name}={value}");
+            if differs && red { self.style.red(&text) } else { text }
+        };
+        let mut text = String::new();
+        if let Some(cfa) = c.cfa {
+            let differs = other.is_some_and(|o| o.cfa.is_some_and(|o| o != cfa));
+            text = format!("{} ", value("cfa", cfa, differs));
+        }
+        let ra = c.return_address;
+        text.push_str(&value("ra", ra, other.is_some_and(|o| o.return_address != ra)));
+        let place = if c.place.is_empty() { "in no file".into() } else { one_line(&c.place) };
+        let _ = write!(text, " ({place})");
+        for (name, v) in &c.registers {
+            if other.is_some_and(|o| o.registers.get(name).is_some_and(|o| o != v)) {
+                let _ = write!(text, " {}", value(name, *v, true));
+            }
+        }
+        text
     }
 }
 
@@ -198,42 +216,13 @@ fn function_name(function: &Function) -> String {
     }
 }
 
-fn registers(registers: &Registers) -> String {
-    let list: Vec<String> = registers.iter().map(|(name, v)| format!("{name}={v}")).collect();
-    list.join(" ")
-}
-
-/// A caller; with another one, only those registers that differ from its.
-fn caller(caller: Option<&Caller>, other: Option<&Caller>) -> String {
-    let Some(c) = caller else { return "no caller".to_owned() };
-    let cfa = c.cfa.map_or(String::new(), |cfa| format!("cfa={cfa} "));
-    let place = match c.place.is_empty() {
-        true => "in no file".to_owned(),
-        false => one_line(&c.place).into_owned(),
-    };
-    let mut text = format!("{cfa}ra={} ({place})", c.return_address);
-    let differ = c.registers.iter().filter(|(name, value)| match other {
-        Some(other) => other.registers.get(*name).is_some_and(|v| v != *value),
-        None => true,
-    });
-    for (name, value) in differ {
-        let _ = write!(text, " {name}={value}");
-    }
-    text
-}
-
 fn number(n: u64) -> String {
     if n == 0 { "·".to_owned() } else { grouped(n) }
 }
 
-/// A share that says 100 and 0 only where it is all or none.
-fn share(c: Counts) -> String {
-    match (c.right, c.total()) {
-        (_, 0) => "·".to_owned(),
-        (a, b) if a == b => "100 %".to_owned(),
-        (0, _) => "0 %".to_owned(),
-        (a, b) => format!("{:.1} %", (a as f64 / b as f64 * 100.0).clamp(0.1, 99.9)),
-    }
+/// `1 check`, `2 checks`.
+fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// `text` in so many columns, cut if it is longer.

@@ -45,7 +45,7 @@ impl Columns {
         let (cfi, sframe) = match (cfi, sframe) {
             (true, true) => {
                 let sframe = ((rest - 4) / 2).min(36);
-                (rest - 4 - sframe, sframe)
+                ((rest - 4 - sframe).min(56), sframe)
             }
             (true, false) => (rest, 0),
             (false, true) => (0, rest),

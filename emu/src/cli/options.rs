@@ -154,15 +154,15 @@ pub struct RunOptions {
 /// `emu check`
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "emu check [OPTIONS] [--] GUEST [ARG]...",
+    override_usage = "emu check [OPTIONS] [--] [GUEST [ARG]...]",
     disable_help_flag = true,
     help_template = "\
 {about-with-newline}
 {usage-heading} {usage}
 
-GUEST runs as under `emu run`. At its instructions one step of each unwinder is compared
-with the true caller: stack pointer, return address and callee-saved registers. If a step
-is right at every instruction, every stack is right.
+GUEST runs as under `emu run`, the demo if there is none. At its instructions one step of
+each unwinder is compared with the true caller: stack pointer, return address and
+callee-saved registers. If a step is right at every instruction, every stack is right.
 
 {all-args}{after-help}",
     after_help = "\
@@ -210,7 +210,7 @@ pub struct CheckOptions {
     #[arg(short, long, action = ArgAction::Help, help_heading = "Help")]
     help: Option<bool>,
     /// Name or path of the guest, then its arguments.
-    #[arg(trailing_var_arg = true, hide = true, required = true)]
+    #[arg(trailing_var_arg = true, hide = true)]
     pub command: Vec<OsString>,
 }
 

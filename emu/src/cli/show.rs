@@ -326,7 +326,11 @@ impl<'a, 'b> Listing<'a, 'b> {
                 format!("{}+{:#x}", one_line(name), start - from)
             }
             Some((name, _)) => one_line(name).into_owned(),
-            None => "(no symbol)".to_owned(),
+            None => {
+                let section = self.binary.part(start).and_then(|part| part.name.as_deref());
+                let within = section.map(|name| format!(", {}", one_line(name)));
+                format!("(no symbol{})", within.unwrap_or_default())
+            }
         };
         let mut rest = format!("  {start:#x}..{end:#x}");
         if let Some(fde) = piece.fde {

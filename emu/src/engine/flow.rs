@@ -162,21 +162,13 @@ impl Flow {
         self.sink.is_function(addr)
     }
 
-    /// The transfer at the end of `hold`'s block went to `to`.
-    #[inline]
-    pub fn push(
-        &mut self,
-        hold: &Hold,
-        to: u64,
-        sp: u64,
-        sp_was_set: bool,
-        saved: impl FnOnce() -> CalleeSaved,
-    ) {
-        let Some(kind) = BlockFlow::from_number(hold.flow as u8).transfer() else { return };
-        if kind == Transfer::Call && self.wants_registers {
+    /// A transfer has landed.
+    #[inline(always)]
+    pub fn push(&mut self, event: Event, saved: impl FnOnce() -> CalleeSaved) {
+        if self.wants_registers && event.kind == Transfer::Call {
             self.saved.push(saved());
         }
-        self.events.push(Event { kind, next: hold.end(), to, sp, sp_was_set });
+        self.events.push(event);
         if self.events.len() == Flow::BATCH {
             self.flush();
         }

@@ -13,7 +13,7 @@ use unicorn_engine_sys as uc;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
 use crate::engine::counting::{Counts, Hot, HotMemory, Left, cost};
-use crate::engine::flow::{BlockFlow, CalleeSaved, Flow, Hold};
+use crate::engine::flow::{BlockFlow, CalleeSaved, Event, Flow, Hold};
 use crate::engine::hooks::on_inlined_block;
 use crate::engine::inline::{Inlined, Plan, Site, Sites};
 use crate::engine::schedule::Schedule;
@@ -448,23 +448,26 @@ impl Shared {
     /// has it, or 0.
     #[inline]
     pub(super) fn end_flow(&mut self, raw: *mut uc::uc_engine, env: u64, to: u64) {
-        let hold = self.hot.hold;
+        // Each field by itself, as translated code wrote it: a wider load would have to wait.
+        let (number, next) = (self.hot.hold.flow, self.hot.hold.end());
+        self.hot.left = self.hot.hold.left;
         self.hot.hold.flow = 0;
-        self.hot.left = hold.left;
+        let kind = BlockFlow::from_number(number as u8).transfer();
         let sp_was_set = self.hot.sp_was_set != 0;
         self.hot.sp_was_set = 0;
-        let Some(flow) = &mut self.flow else { return };
+        let (Some(flow), Some(kind)) = (&mut self.flow, kind) else { return };
         if self.env == Env::Proved && env != 0 {
             let arch = self.arch;
             // SAFETY: in translated code `env` points to the guest's registers, as was
             // compared often enough.
             let at = unsafe { EnvRegisters::at(arch, env) };
-            flow.push(&hold, to, at.sp(), sp_was_set, || at.saved());
+            let sp = at.sp();
+            flow.push(Event { kind, next, to, sp, sp_was_set }, || at.saved());
             return;
         }
         let (sp, saved) = self.ask(raw, env);
         if let Some(flow) = &mut self.flow {
-            flow.push(&hold, to, sp, sp_was_set, || saved);
+            flow.push(Event { kind, next, to, sp, sp_was_set }, || saved);
         }
     }
 

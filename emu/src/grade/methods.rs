@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arch::{Arch, Regs};
-use unwinder::elf::Slice;
+use unwinder::elf::{Slice, bias};
 use unwinder::plug::{Stop, ThirdParty};
 use unwinder::{
     CodeAddress, Context, End, InstructionPointer, Memory, Module, Modules, Policy, Registers,
@@ -236,20 +236,4 @@ impl std::fmt::Debug for Methods {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Methods").field("names", &self.names).finish_non_exhaustive()
     }
-}
-
-/// How far the file is mapped from where it was linked, if an executable segment holds the
-/// page at offset `pgoff`:
-///
-/// ```text
-/// bias = addr - (p_vaddr + (pgoff - p_offset))
-/// ```
-pub fn bias(bytes: &[u8], addr: u64, pgoff: u64) -> Option<u64> {
-    use goblin::elf::program_header::{PF_X, PT_LOAD};
-    let elf = goblin::elf::Elf::parse(bytes).ok()?;
-    let segment = elf.program_headers.iter().find(|p| {
-        let page = p.p_offset & !0xfff;
-        p.p_type == PT_LOAD && p.p_flags & PF_X != 0 && page == pgoff
-    })?;
-    Some(addr.wrapping_sub(segment.p_vaddr.wrapping_add(pgoff.wrapping_sub(segment.p_offset))))
 }

@@ -31,8 +31,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arch::Arch;
-use arch::decode::{InsnClass, insn};
-use arch::frame::{FrameStep, branch_target, frame_step, plt_entry_len};
+use arch::decode::{InsnClass, branch_target, insn};
+use arch::frame::{FrameStep, frame_step, plt_entry_len};
 use arch::sigframe::is_in_sigreturn_code;
 use serde::{Deserialize, Serialize};
 use unwinder::Module;

@@ -17,6 +17,9 @@ use super::rows::key;
 const FEW: usize = 8;
 const MANY: usize = 4096;
 
+/// What a table says, and the addresses for which it is the same.
+type Answer<R, E> = (Range<u64>, Result<R, Miss<E>>);
+
 /// Reads a table of CFI. Addresses are the table's own.
 #[derive(Debug)]
 pub(super) struct CfiReader<'m, D> {
@@ -41,8 +44,8 @@ impl<'m, D: Deref<Target = [u8]>> CfiReader<'m, D> {
         self.table.section()
     }
 
-    /// As [`dwarf::Table::row`]; with the addresses for which the answer is the same.
-    pub fn row(&mut self, pc: u64) -> (Range<u64>, Result<Row, Miss<Error>>) {
+    /// As [`dwarf::Table::row`]; with the addresses that it is for.
+    pub fn row(&mut self, pc: u64) -> Answer<Row, Error> {
         if !self.known.contains(&pc)
             && let Err(miss) = self.read(pc)
         {
@@ -53,9 +56,7 @@ impl<'m, D: Deref<Target = [u8]>> CfiReader<'m, D> {
             self.known.start = pc;
         }
         match self.rows.front() {
-            Some((range, row)) if range.contains(&pc) => {
-                (range.clone(), row.clone().map_err(Miss::Bad))
-            }
+            Some((range, row)) if range.contains(&pc) => (range.clone(), row.map_err(Miss::Bad)),
             _ => (only(pc), Err(Miss::NotCovered)),
         }
     }
@@ -111,8 +112,8 @@ impl<'m, D: Deref<Target = [u8]>> SframeReader<'m, D> {
         SframeReader { arch, table, large: None }
     }
 
-    /// As [`sframe::Table::row`]; with the addresses for which the answer is the same.
-    pub fn row(&mut self, pc: u64) -> (Range<u64>, Result<Found, Miss<sframe::Error>>) {
+    /// As [`sframe::Table::row`]; with the addresses that it is for.
+    pub fn row(&mut self, pc: u64) -> Answer<Found, sframe::Error> {
         if let Some(answer) = self.of_large(pc) {
             return answer;
         }
@@ -129,7 +130,7 @@ impl<'m, D: Deref<Target = [u8]>> SframeReader<'m, D> {
         }
     }
 
-    fn of_large(&mut self, pc: u64) -> Option<(Range<u64>, Result<Found, Miss<sframe::Error>>)> {
+    fn of_large(&mut self, pc: u64) -> Option<Answer<Found, sframe::Error>> {
         let large = self.large.as_mut().filter(|large| large.function.range().contains(&pc))?;
         if !large.known.contains(&pc) {
             let function = large.function;

@@ -7,10 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use goblin::elf::Elf;
-use goblin::elf::program_header::{PF_X, PT_LOAD};
 use goblin::elf::sym::STT_FUNC;
 use unwinder::dwarf::{Sections, Table};
-use unwinder::elf::Image;
+use unwinder::elf::{Image, bias};
 
 /// Functions of the files that are mapped.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +53,7 @@ impl Functions {
     /// compilers put apart as `.cold`. What is no ELF file has none.
     pub fn map(&mut self, bytes: &Arc<[u8]>, addr: u64, pgoff: u64) {
         let Ok(elf) = Elf::parse(bytes) else { return };
-        let Some(bias) = bias(&elf, addr, pgoff) else { return };
+        let Some(bias) = bias(bytes, addr, pgoff) else { return };
         let (mut found, mut cold) = symbols(&elf);
         cold.sort_unstable();
         found.extend(described(bytes).filter(|r| cold.binary_search(&r.start).is_err()));
@@ -96,15 +95,6 @@ fn described(bytes: &Arc<[u8]>) -> impl Iterator<Item = Range<u64>> {
         entries.collect::<Vec<_>>()
     });
     ranges
-}
-
-/// How far the file is mapped from where it was linked.
-fn bias(elf: &Elf<'_>, addr: u64, pgoff: u64) -> Option<u64> {
-    let segment = elf
-        .program_headers
-        .iter()
-        .find(|p| p.p_type == PT_LOAD && p.p_flags & PF_X != 0 && p.p_offset & !0xfff == pgoff)?;
-    Some(addr.wrapping_sub(segment.p_vaddr.wrapping_add(pgoff.wrapping_sub(segment.p_offset))))
 }
 
 #[cfg(test)]

@@ -249,9 +249,8 @@ impl Stack {
         let same = |f: &Frame| f.goes_on == to && f.cfa == sp;
         if !interrupted.as_ref().is_some_and(same) {
             // The handler has edited the context.
-            let sp_was_set = interrupted.is_none_or(|f| f.cfa != sp);
             let next = interrupted.map_or(to, |f| f.goes_on);
-            self.other_transfer(&Event { kind: Transfer::Jump, next, to, sp, sp_was_set });
+            self.other_transfer(&Event { kind: Transfer::Jump, next, to, sp, sp_was_set: true });
         }
     }
 

@@ -1,7 +1,5 @@
 //! Functions that have tail-called others.
 
-use std::collections::VecDeque;
-
 /// A tail call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tail {
@@ -11,21 +9,21 @@ pub(super) struct Tail {
     pub to: u64,
 }
 
-/// The tail calls that led to the function which has a frame now. Loops of tail calls are
-/// without end, so that of many only the first and the last ones are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Chain {
-    /// Frames that were live, this function's own included.
+/// A tail call in a live frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    /// Frames that were live, the tail-called function's own included.
     depth: usize,
-    first: Vec<Tail>,
-    last: VecDeque<Tail>,
-    /// Those in between, which are not kept.
+    tail: Tail,
+    /// Those before it in the same frame that are not kept.
     elided: u64,
 }
 
-/// Chains that belong to live frames, outermost first.
+/// The tail calls that led to the functions which have frames now, outermost first. Loops of
+/// tail calls are without end, so that of many in one frame only the first and the last ones
+/// are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tails(Vec<Chain>);
+pub(super) struct Tails(Vec<Kept>);
 
 /// Tail calls of one frame that are kept, from its call on and up to now.
 pub(super) const FIRST: usize = 16;
@@ -34,26 +32,19 @@ pub(super) const LAST: usize = 48;
 impl Tails {
     /// The innermost of `depth` frames made a tail call.
     pub fn push(&mut self, depth: usize, tail: Tail) {
-        if self.0.last().is_none_or(|chain| chain.depth != depth) {
-            let (first, last) = (Vec::new(), VecDeque::new());
-            self.0.push(Chain { depth, first, last, elided: 0 });
+        let full = self.0.len().checked_sub(FIRST + LAST);
+        if full.is_some_and(|oldest| self.0[oldest].depth == depth) {
+            let at = self.0.len() - LAST; // in range: there are more
+            let gone = self.0.remove(at);
+            self.0[at].elided += gone.elided + 1;
         }
-        let Some(chain) = self.0.last_mut() else { return };
-        if chain.first.len() < FIRST {
-            chain.first.push(tail);
-            return;
-        }
-        if chain.last.len() == LAST {
-            chain.last.pop_front();
-            chain.elided += 1;
-        }
-        chain.last.push_back(tail);
+        self.0.push(Kept { depth, tail, elided: 0 });
     }
 
     /// Only `depth` frames are live.
     #[inline]
     pub fn truncate(&mut self, depth: usize) {
-        while self.0.last().is_some_and(|chain| chain.depth > depth) {
+        while self.0.last().is_some_and(|kept| kept.depth > depth) {
             self.0.pop();
         }
     }
@@ -61,11 +52,9 @@ impl Tails {
     /// The tail calls in the frame that is the innermost of `depth`, innermost first, each
     /// with the number of those that are left out between it and the one before.
     pub fn of(&self, depth: usize) -> impl Iterator<Item = (Tail, u64)> + '_ {
-        let chain = self.0.binary_search_by_key(&depth, |c| c.depth).ok().map(|i| &self.0[i]);
-        chain.into_iter().flat_map(|c| {
-            let last = c.last.iter().rev().map(|&tail| (tail, 0));
-            let first = c.first.iter().rev().enumerate();
-            last.chain(first.map(|(i, &tail)| (tail, if i == 0 { c.elided } else { 0 })))
-        })
+        let start = self.0.partition_point(|kept| kept.depth < depth);
+        let end = self.0.partition_point(|kept| kept.depth <= depth);
+        let inner = move |i: usize| if i + 1 < end { self.0[i + 1].elided } else { 0 };
+        (start..end).rev().map(move |i| (self.0[i].tail, inner(i)))
     }
 }

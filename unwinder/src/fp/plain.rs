@@ -49,17 +49,16 @@ pub(crate) struct Record {
     pub cfa: Option<u64>,
 }
 
-/// As [`record`], of a frame whose registers are known; `sp` is what the frame record is not
-/// below.
+/// As [`record`], of a frame whose registers are known. On aarch64 the stack pointer is what the
+/// frame record is most probably not below. `alone`: no other method is asked.
 #[inline(always)]
-pub(crate) fn quick(arch: Arch, known: Known, memory: &mut impl Memory) -> Quick {
-    let Known { sp, fp, .. } = known;
+pub(crate) fn quick(arch: Arch, known: &Known, alone: bool, memory: &mut impl Memory) -> Quick {
+    let Known { sp, fp, .. } = *known;
     match record(arch, Some(sp), fp, memory) {
         // What follows the record is the caller's, or is at least not below it.
-        Ok(Record { next, return_address: ra, .. }) => {
-            Quick::Caller { ra, cfa: fp.wrapping_add(16), fp: next }
-        }
+        Ok(Record { next, return_address: ra, .. }) => Quick::caller(ra, fp.wrapping_add(16), next),
         Err(end) if end.claims_complete() => Quick::End(end),
+        Err(end) if alone && arch == Arch::X86_64 => Quick::End(end),
         Err(_) => Quick::Other,
     }
 }

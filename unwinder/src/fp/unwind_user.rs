@@ -94,10 +94,10 @@ pub(crate) fn record(sp: u64, fp: u64, memory: &mut impl Memory) -> Result<Recor
 
 /// As [`record`], of a frame whose registers are known.
 #[inline(always)]
-pub(crate) fn quick(arch: Arch, known: Known, memory: &mut impl Memory) -> Quick {
+pub(crate) fn quick(arch: Arch, known: &Known, memory: &mut impl Memory) -> Quick {
     match record(known.sp, known.fp, memory) {
         Ok(Record { cfa, return_address, fp }) => {
-            Quick::Caller { ra: arch.strip_pac(return_address), cfa, fp }
+            Quick::caller(arch.strip_pac(return_address), cfa, fp)
         }
         Err(_) => Quick::Other,
     }

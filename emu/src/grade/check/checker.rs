@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use arch::Regs;
 use unwinder::Memory;
+use unwinder::elf::bias;
 
 use crate::engine::EngineError;
 use crate::engine::flow::{CalleeSaved, Event, FlowSink};
@@ -15,7 +16,7 @@ use crate::engine::stepper::Sight;
 use crate::export::Images;
 use crate::grade::check::one_step::one_step;
 use crate::grade::check::record::PcRecord;
-use crate::grade::methods::{Bytes, MethodId, Methods, bias};
+use crate::grade::methods::{Bytes, MethodId, Methods};
 use crate::kernel::State;
 use crate::kernel::observer::Observer;
 use crate::kernel::user::Present;

@@ -17,6 +17,7 @@ pub mod baseline;
 pub mod build;
 pub mod checker;
 pub mod one_step;
+pub mod overview;
 pub mod page;
 pub mod record;
 pub mod report;

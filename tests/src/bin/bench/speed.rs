@@ -35,7 +35,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// All ways there are here, `emu run` first.
+/// All ways there are here, `emu run` first. What is to be compared with it is one more of them.
 fn ways(path: &Path, arch: Arch) -> Vec<Way<'_>> {
     let mut ways = vec![
         Way::new("emu run, period 10^6", true, None, || emulate(path, &[], PERIOD).map(drop)),

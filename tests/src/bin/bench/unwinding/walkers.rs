@@ -93,7 +93,7 @@ impl<'a> Walker<'a> {
             Walker::Ours { policy, modules, context } => {
                 let memory = stack.memory();
                 Walk::new(*policy, modules, stack.address, registers, memory, context)
-                    .for_each(|frame| each(frame.address.value()));
+                    .visit(|frame| each(frame.address.value()));
             }
             Walker::X86_64(theirs) => {
                 theirs.walk(stack, UnwindRegsX86_64::new(pc, sp, fp), each);

@@ -13,21 +13,26 @@
 //! The result is that of steps with all registers ([`crate::step()`]), and two checks more:
 //! no frame lies below one that it called, and signals change stacks downwards only so often.
 //! With the limit, no stack makes a walk endless.
+//!
+//! A [`Walk`] is an iterator; [`Walk::visit`] is quicker, and has the reason for the end at once.
+
+mod quick;
 
 use std::ops::Deref;
 
 use arch::Arch;
 
-use crate::brief::{Brief, Known, Quick, Spot};
+use crate::brief::{Brief, Known, Spot};
 use crate::cache::Table;
 use crate::fp::{plain, unwind_user};
 use crate::policy::OnFailure;
 use crate::step::Caller;
 use crate::unwind::{Failure, step};
 use crate::{
-    CodeAddress, Context, End, LookupAddress, Memory, Method, Module, Modules, Policy, Registers,
-    ReturnAddress, signal,
+    CodeAddress, Context, End, Memory, Method, Module, Modules, Policy, Registers, ReturnAddress,
+    signal,
 };
+use quick::Way;
 
 /// A frame of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +64,8 @@ pub struct Walk<'a, D, M> {
     left: usize,
     started: bool,
     way: Way,
+    /// There is one method only.
+    alone: bool,
     /// The frame, as long as it is the quick way that finds it: `spot` and `floor` are those of
     /// the frame at which this began, and `left` was `before`.
     known: Option<Known>,
@@ -66,32 +73,6 @@ pub struct Walk<'a, D, M> {
     /// Start and length of executable code, and whose it is.
     near: Option<(u64, u64, &'a Module<D>)>,
     end: Option<End>,
-}
-
-/// How the first method goes from a frame to the next one, if that is quick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// By what is remembered of a table.
-    Cached(Table),
-    Dwarf,
-    Sframe,
-    Record,
-    UnwindUser,
-    Careful,
-}
-
-impl Way {
-    fn new(policy: &Policy, context: &Context) -> Way {
-        match (policy.methods().next(), context.remembers()) {
-            (Some(Method::Dwarf), true) => Way::Cached(Table::Dwarf),
-            (Some(Method::Sframe), true) => Way::Cached(Table::Sframe),
-            (Some(Method::Dwarf), false) => Way::Dwarf,
-            (Some(Method::Sframe), false) => Way::Sframe,
-            (Some(Method::FramePointer), _) => Way::Record,
-            (Some(Method::UnwindUser), _) => Way::UnwindUser,
-            (Some(Method::SignalCode) | None, _) => Way::Careful,
-        }
-    }
 }
 
 /// A frame all of whose registers are there.
@@ -135,6 +116,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     pub const LIMIT: usize = 1 << 16;
 
     /// A walk that begins with the frame at `address`.
+    #[inline]
     pub fn new(
         policy: Policy,
         modules: &'a Modules<D>,
@@ -148,7 +130,8 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             policy,
             modules,
             memory,
-            way: Way::new(&policy, context),
+            way: Way::new(policy.first(), context.remembers()),
+            alone: policy.is_single(),
             context,
             start: Start { address, registers: All::Given(registers), steps: 0 },
             spot: Spot::new(address, registers),
@@ -175,99 +158,21 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         self.end
     }
 
-    /// The next frame in the usual case: all registers are known, the rule is at hand. In all
-    /// other cases nothing is changed, but that the walk may be at its end.
-    #[inline(always)]
-    fn quick(&mut self) -> Option<Frame> {
-        let known = self.known?;
-        let left = self.left.checked_sub(1)?;
-        let (arch, at) = (self.arch, known.address.lookup());
-        let memory = &mut self.memory;
-        let (found, method) = match self.way {
-            Way::Cached(table) => {
-                let method = if table == Table::Dwarf { Method::Dwarf } else { Method::Sframe };
-                let found = match self.context.remembered(self.modules, at, table)? {
-                    Brief::Usual(rule) => rule.quick(arch, known, memory),
-                    Brief::Outermost => Quick::End(End::Undefined),
-                    _ => Quick::Other,
-                };
-                (found, method)
-            }
-            Way::Sframe => {
-                let rule = self.near(at)?.sframe_usual(at)?;
-                (rule.quick(arch, known, &mut self.memory), Method::Sframe)
-            }
-            Way::Dwarf => {
-                let found = match self.near(at)?.dwarf_brief(at) {
-                    Brief::Usual(rule) => rule.quick(arch, known, &mut self.memory),
-                    Brief::Outermost => Quick::End(End::Undefined),
-                    _ => Quick::Other,
-                };
-                (found, Method::Dwarf)
-            }
-            Way::Record => (plain::quick(arch, known, memory), Method::FramePointer),
-            Way::UnwindUser => (unwind_user::quick(arch, known, memory), Method::UnwindUser),
-            Way::Careful => return None,
-        };
-        match found {
-            Quick::Caller { ra, cfa, fp } => {
-                self.left = left;
-                let address = ReturnAddress(ra).into();
-                self.known = Some(Known { address, sp: cfa, fp });
-                // On aarch64 a frame record may be anywhere in its frame.
-                let knows_cfa = arch == Arch::X86_64 || method != Method::FramePointer;
-                Some(Frame { address, cfa: knows_cfa.then_some(cfa), method: Some(method) })
-            }
-            Quick::End(end) => {
-                self.close(end);
-                None
-            }
-            Quick::Other => None,
+    /// The next frame where it is not the usual case.
+    #[inline]
+    fn slow(&mut self) -> Option<Frame> {
+        if !self.started && self.left != 0 {
+            self.started = true;
+            self.left -= 1;
+            self.hurry();
+            return Some(Frame { address: self.spot.address, cfa: None, method: None });
         }
-    }
-
-    /// The module of an address, which often is that of the one before.
-    #[inline(always)]
-    fn near(&mut self, at: LookupAddress) -> Option<&'a Module<D>> {
-        if let Some((start, len, module)) = self.near
-            && at.value().wrapping_sub(start) < len
-        {
-            return Some(module);
-        }
-        let (range, module) = self.modules.find_with_range(at)?;
-        self.near = Some((range.start, range.end - range.start, module));
-        Some(module)
+        self.careful()
     }
 
     /// There is no further frame.
     fn close(&mut self, end: End) {
         (self.end, self.left, self.known) = (Some(end), 0, None);
-    }
-
-    /// Gives what the quick way has found to the careful one.
-    fn settle(&mut self) {
-        let Some(Known { address, sp, fp }) = self.known.take() else { return };
-        let steps = self.before - self.left;
-        self.start.steps += steps;
-        if steps > 0 {
-            let sp_known = self.arch == Arch::X86_64 || self.way != Way::Record;
-            self.spot = Spot { address, sp: sp_known.then_some(sp), fp: Some(fp), lr: None };
-            self.floor = sp;
-        }
-    }
-
-    /// Takes the quick way from here on, if it is open.
-    fn hurry(&mut self) {
-        let Spot { address, sp, fp, .. } = self.spot;
-        let record = self.way == Way::Record;
-        self.before = self.left;
-        self.known = match (sp, fp) {
-            _ if self.way == Way::Careful => None,
-            (Some(sp), Some(fp)) => Some(Known { address, sp, fp }),
-            // Frame records lead upwards, wherever in the frames they are.
-            (None, Some(fp)) if record => Some(Known { address, sp: self.floor, fp }),
-            _ => None,
-        };
     }
 
     #[inline(never)]
@@ -433,15 +338,9 @@ impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
 
     #[inline]
     fn next(&mut self) -> Option<Frame> {
-        if let Some(frame) = self.quick() {
-            return Some(frame);
+        match self.quick() {
+            None => self.slow(),
+            found => found,
         }
-        if !self.started && self.left != 0 {
-            self.started = true;
-            self.left -= 1;
-            self.hurry();
-            return Some(Frame { address: self.spot.address, cfa: None, method: None });
-        }
-        self.careful()
     }
 }

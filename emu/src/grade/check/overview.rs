@@ -1,0 +1,102 @@
+//! What a report comes to: totals of each method, its modules, its functions by their faults.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::grade::check::report::{ByMethod, Counts, Fault, Function, Report};
+
+/// A report summed up.
+#[derive(Clone, Debug)]
+pub struct Overview<'r> {
+    /// Everything.
+    pub total: ByMethod,
+    /// By name.
+    pub modules: Vec<(&'r str, ByMethod)>,
+    /// Every function with its sum. First those that the methods with tables are wrong in,
+    /// most faults first: frame pointers are wrong at the ends of most functions.
+    pub functions: Vec<(&'r Function, ByMethod)>,
+}
+
+impl<'r> Overview<'r> {
+    /// Sums up.
+    pub fn new(report: &'r Report) -> Overview<'r> {
+        let none = vec![Counts::default(); report.header.methods.len()];
+        let mut modules: BTreeMap<&str, ByMethod> = BTreeMap::new();
+        let mut functions = Vec::new();
+        for function in &report.functions {
+            let mut sum = none.clone();
+            function.points.values().for_each(|counts| add(&mut sum, counts));
+            add(modules.entry(&function.module).or_insert_with(|| none.clone()), &sum);
+            functions.push((function, sum));
+        }
+        let tabular: Vec<bool> = report.header.methods.iter().map(|m| m != "fp").collect();
+        functions.sort_by_cached_key(|(f, sum)| {
+            let tables: u64 = sum.iter().zip(&tabular).filter(|p| *p.1).map(|p| p.0.wrong).sum();
+            let all: u64 = sum.iter().map(|c| c.wrong).sum();
+            (Reverse((tables, all)), f.module.clone(), f.start)
+        });
+        let mut total = none;
+        report.summary.points.values().for_each(|counts| add(&mut total, counts));
+        Overview { total, modules: modules.into_iter().collect(), functions }
+    }
+}
+
+fn add(sum: &mut ByMethod, counts: &ByMethod) {
+    sum.iter_mut().zip(counts).for_each(|(s, c)| s.add(*c));
+}
+
+/// What of a function's faults is alike: function and method.
+fn kin(fault: &Fault) -> (&str, u64, &str) {
+    (&fault.module, fault.pc.0.wrapping_sub(fault.offset.0), &fault.method)
+}
+
+/// The same faults in an order in which the first few show most: one of each function and
+/// method, functions with many faults first, then a second one of each, and so on.
+pub fn varied<'f>(faults: impl IntoIterator<Item = &'f Fault>) -> Vec<&'f Fault> {
+    let mut seen: HashMap<(&str, u64, &str), usize> = HashMap::new();
+    let mut ranked = Vec::new();
+    for fault in faults {
+        let nth = seen.entry(kin(fault)).or_default();
+        ranked.push((*nth, fault));
+        *nth += 1;
+    }
+    ranked.sort_by_key(|(nth, fault)| (*nth, Reverse(seen.get(&kin(fault)))));
+    ranked.into_iter().map(|(_, fault)| fault).collect()
+}
+
+/// Whether a fault has a row to show: its method reads a table that reports print.
+pub fn has_table(fault: &Fault) -> bool {
+    fault.row.is_some() || matches!(&*fault.method, "dwarf" | "sframe")
+}
+
+/// The share that is right, in words: 100 and 0 only where it is all or none.
+pub fn share(counts: Counts) -> String {
+    match (counts.right, counts.total()) {
+        (_, 0) => "·".to_owned(),
+        (a, b) if a == b => "100 %".to_owned(),
+        (0, _) => "0 %".to_owned(),
+        (a, b) => format!("{:.1} %", (a as f64 / b as f64 * 100.0).clamp(0.1, 99.9)),
+    }
+}
+
+/// In how many of its checks a fault was seen, in words: `3 of 14 checks`.
+pub fn times(fault: &Fault) -> String {
+    let Fault { times, checked, .. } = fault;
+    match (times, checked) {
+        (1, 1) => "its one check".to_owned(),
+        (a, b) if a == b => format!("all {b} checks"),
+        (a, b) => format!("{a} of {b} checks"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_all_or_none_only_if_it_is() {
+        let of = |right, wrong| share(Counts { right, wrong, no_coverage: 0 });
+        assert_eq!([of(0, 0), of(3, 0), of(0, 3)], ["·", "100 %", "0 %"]);
+        assert_eq!([of(1, 99_999), of(99_999, 1), of(3, 1)], ["0.1 %", "99.9 %", "75.0 %"]);
+    }
+}
