@@ -90,11 +90,10 @@ fn described(bytes: &Arc<[u8]>) -> impl Iterator<Item = Range<u64>> {
         let all = [eh_frame, debug_frame].into_iter().flatten();
         all.filter_map(move |sections| Some(Table::new(arch, sections).ok()?.0))
     });
-    let ranges = tables.flat_map(|table| {
+    tables.flat_map(|table| {
         let entries = table.entries().flatten().map(|entry| entry.range.0..entry.range.1);
         entries.collect::<Vec<_>>()
-    });
-    ranges
+    })
 }
 
 #[cfg(test)]

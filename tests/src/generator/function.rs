@@ -270,6 +270,10 @@ impl Generator {
         let setjmp = self.setjmp;
         self.call(setjmp, false);
         self.asm.jump_if_zero(Reg::S0, false, caught);
+        if frame.alloca {
+            // What is called from here has other CFAs than `setjmp` had.
+            self.alloca();
+        }
         for _ in 0..1 + self.random.below(3) {
             self.statement(frame, depth);
         }
