@@ -192,9 +192,17 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
+    #[inline]
     pub fn new(address: CodeAddress, registers: &Registers) -> Spot {
-        let (sp, fp) = (registers.sp(), registers.fp());
-        let lr = if registers.arch() == Arch::Aarch64 { registers.get(LINK) } else { None };
+        let number = |register: usize| registers.get(register as u8);
+        // Each with numbers that the compiler knows.
+        let (sp, fp, lr) = match registers.arch() {
+            Arch::X86_64 => (number(Arch::X86_64.sp()), number(Arch::X86_64.fp()), None),
+            Arch::Aarch64 => {
+                let (sp, fp) = (Arch::Aarch64.sp(), Arch::Aarch64.fp());
+                (number(sp), number(fp), registers.get(LINK))
+            }
+        };
         Spot { address, sp, fp, lr }
     }
 

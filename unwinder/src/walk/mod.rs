@@ -158,16 +158,16 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         self.end
     }
 
-    /// The next frame where it is not the usual case.
+    /// The topmost frame, if it was not given yet, and what is known of it.
     #[inline]
-    fn slow(&mut self) -> Option<Frame> {
-        if !self.started && self.left != 0 {
-            self.started = true;
-            self.left -= 1;
-            self.hurry();
-            return Some(Frame { address: self.spot.address, cfa: None, method: None });
+    fn first(&mut self) -> Option<(Frame, Option<Known>)> {
+        if self.started || self.left == 0 {
+            return None;
         }
-        self.careful()
+        self.started = true;
+        self.left -= 1;
+        let frame = Frame { address: self.spot.address, cfa: None, method: None };
+        Some((frame, self.hurry()))
     }
 
     /// There is no further frame.
@@ -339,7 +339,10 @@ impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
     #[inline]
     fn next(&mut self) -> Option<Frame> {
         match self.quick() {
-            None => self.slow(),
+            None => match self.first() {
+                Some((frame, _)) => Some(frame),
+                None => self.careful(),
+            },
             found => found,
         }
     }

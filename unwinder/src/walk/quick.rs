@@ -44,32 +44,51 @@ struct Found(Quick, Method);
 impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     /// Gives all frames to `each`, one after the other, and says why there is no further one:
     /// the quickest way to walk a stack.
+    // With the whole walk in one function, its first frame does not wait for memory either.
+    #[inline(always)]
     pub fn visit(&mut self, mut each: impl FnMut(Frame)) -> End {
+        let mut known = self.known;
         loop {
-            if let Some(known) = self.known {
-                let each = &mut each;
-                match self.way {
-                    Way::Cached(Table::Dwarf) => {
-                        self.run(known, |walk, known| walk.cached(Table::Dwarf, known), each);
-                    }
-                    Way::Cached(Table::Sframe) => {
-                        self.run(known, |walk, known| walk.cached(Table::Sframe, known), each);
-                    }
-                    Way::Dwarf => self.run(known, Self::dwarf, each),
-                    Way::Sframe => self.run(known, Self::sframe, each),
-                    Way::Record => self.run(known, Self::record, each),
-                    Way::UnwindUser => self.run(known, Self::user_record, each),
-                    Way::Careful => {}
+            if let Some(known) = known
+                && let Some(end) = self.run_on(known, &mut each)
+            {
+                return end;
+            }
+            let frame = match self.first() {
+                Some((frame, first)) => {
+                    known = first;
+                    frame
                 }
-            }
-            match self.slow() {
-                Some(frame) => each(frame),
-                None => return self.end.unwrap_or(End::Limit),
-            }
+                None => match self.careful() {
+                    Some(frame) => {
+                        known = self.known;
+                        frame
+                    }
+                    None => return self.end.unwrap_or(End::Limit),
+                },
+            };
+            each(frame);
         }
     }
 
-    /// Gives frames to `each` as long as it is the usual case. This has its state in registers:
+    #[inline(always)]
+    fn run_on(&mut self, known: Known, each: &mut impl FnMut(Frame)) -> Option<End> {
+        match self.way {
+            Way::Cached(Table::Dwarf) => {
+                self.run(known, |walk, known| walk.cached(Table::Dwarf, known), each)
+            }
+            Way::Cached(Table::Sframe) => {
+                self.run(known, |walk, known| walk.cached(Table::Sframe, known), each)
+            }
+            Way::Dwarf => self.run(known, Self::dwarf, each),
+            Way::Sframe => self.run(known, Self::sframe, each),
+            Way::Record => self.run(known, Self::record, each),
+            Way::UnwindUser => self.run(known, Self::user_record, each),
+            Way::Careful => None,
+        }
+    }
+
+    /// Gives frames to `each` as long as it is the usual case; the end, if that is one. This has its state in registers:
     /// through memory, each frame would wait for the one before to be written.
     #[inline(always)]
     fn run(
@@ -77,7 +96,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         mut known: Known,
         mut caller: impl FnMut(&mut Self, &Known) -> Found,
         each: &mut impl FnMut(Frame),
-    ) {
+    ) -> Option<End> {
         let mut left = self.left;
         let mut end = None;
         while left > 0 {
@@ -99,6 +118,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         if let Some(end) = end {
             self.close(end);
         }
+        end
     }
 
     /// The next frame in the usual case: all registers are known, the rule is at hand. In all
@@ -223,7 +243,8 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     }
 
     /// Takes the quick way from here on, if it is open.
-    pub(super) fn hurry(&mut self) {
+    #[inline]
+    pub(super) fn hurry(&mut self) -> Option<Known> {
         let Spot { address, sp, fp, lr } = self.spot;
         let record = self.way == Way::Record;
         self.before = self.left;
@@ -234,5 +255,6 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
             (None, Some(fp)) if record => Some(Known { address, sp: self.floor, fp, lr }),
             _ => None,
         };
+        self.known
     }
 }

@@ -64,8 +64,8 @@ struct Recording<'a> {
 const RECORDINGS: [Recording<'static>; 4] = [
     Recording { guest: "bench", args: &["1"], period: 20_011, most: 256 },
     Recording { guest: "cpp-throw", args: &[], period: 10_007, most: 256 },
-    Recording { guest: "recursion", args: &["10", "4096"], period: 2_003, most: 32 },
-    Recording { guest: "recursion-nofp", args: &["10", "4096"], period: 2_003, most: 32 },
+    Recording { guest: "recursion", args: &["10", "4096"], period: 2_003, most: 8 },
+    Recording { guest: "recursion-nofp", args: &["10", "4096"], period: 2_003, most: 8 },
 ];
 
 /// Guests that come with an assembler's SFrame table; they are small.

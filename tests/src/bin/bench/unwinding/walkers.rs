@@ -132,7 +132,7 @@ impl<'a> Walker<'a> {
 const TURN: Duration = Duration::from_millis(1);
 /// Turns of each walker, and the time that all of its turns may take.
 const TURNS: usize = 40 * RUNS;
-const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Nanoseconds per frame for each walker: the least of all its turns. They take turns that are
 /// short, so that a busy moment of the host hits all alike, and many, so that some are quiet.
