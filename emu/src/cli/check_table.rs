@@ -4,14 +4,17 @@ use std::fmt::Write;
 
 use crate::cli::output::{Style, one_line};
 use crate::cli::summary::grouped;
-use crate::grade::check::overview::{Overview, has_table, share, times, varied};
-use crate::grade::check::report::{ByMethod, Caller, Fault, Function, Hex};
+use crate::grade::check::overview::{Overview, has_table, kind, share, times, varied};
+use crate::grade::check::report::{ByMethod, Caller, Fault, Function};
 use crate::grade::check::{Baseline, Report};
 
 /// Functions that the table shows.
 const FUNCTIONS: usize = 25;
 /// Columns of the first column.
 const NAME: usize = 30;
+/// Columns of a line, and of the label at the start of those about a fault.
+const WIDTH: usize = 139;
+const LABEL: usize = 14;
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,7 @@ impl Table<'_> {
         if summary.undecided > 0 {
             let _ = writeln!(
                 out,
-                "{} not counted below: only executed between two stacks, where no caller is true",
+                "{} not counted below: executed between two stacks only, where no caller is known",
                 counted(summary.undecided, "instruction")
             );
         }
@@ -156,7 +159,7 @@ impl Table<'_> {
             "\n  {place} in {}, {}: {} in {} of {}",
             one_line(&fault.module),
             fault.point.name(),
-            self.style.red(&fault.wrong),
+            self.style.red(&kind(fault)),
             times(fault),
             counted(fault.executions, "execution"),
         );
@@ -169,44 +172,63 @@ impl Table<'_> {
         }
         if has_table(fault) {
             let row = fault.row.as_deref().map_or("none".into(), one_line);
-            let _ = writeln!(out, "    row        {row}");
+            self.items(out, "row", row.split(' ').map(plain));
         }
-        let registers: Vec<String> =
-            fault.registers.iter().map(|(name, v)| format!("{name}={v}")).collect();
-        let _ = writeln!(out, "    registers  {}", registers.join(" "));
+        let registers = fault.registers.iter().map(|(name, v)| plain(&format!("{name}={v}")));
+        self.items(out, "registers", registers);
         let (expected, found) = (fault.expected.as_ref(), fault.found.as_ref());
-        let _ = writeln!(out, "    expected   {}", self.caller(expected, found, false));
-        let found = match (found, &fault.reason) {
-            (None, Some(reason)) => format!("no caller: {}", one_line(reason)),
-            _ => self.caller(found, expected, true),
-        };
-        let _ = writeln!(out, "    found      {found}");
+        let outermost = "no caller: this is the outermost frame";
+        let expects = expected.map_or_else(|| vec![plain(outermost)], |c| caller(c, found));
+        self.items(out, "expected", expects.into_iter().map(|(text, _)| (text, false)));
+        let reason =
+            fault.reason.as_deref().map_or(String::new(), |r| format!(": {}", one_line(r)));
+        let none = || vec![plain(&format!("no caller{reason}"))];
+        self.items(out, "found", found.map_or_else(none, |c| caller(c, expected)));
     }
 
-    /// A caller, and of its registers those that differ from another one's. What differs is
-    /// red, if it shall be.
-    fn caller(&self, caller: Option<&Caller>, other: Option<&Caller>, red: bool) -> String {
-        let Some(c) = caller else { return "no caller: this is the outermost frame".to_owned() };
-        let value = |name: &str, value: Hex, differs: bool| {
-            let text = format!("{name}={value}");
-            if differs && red { self.style.red(&text) } else { text }
-        };
-        let mut text = String::new();
-        if let Some(cfa) = c.cfa {
-            let differs = other.is_some_and(|o| o.cfa.is_some_and(|o| o != cfa));
-            text = format!("{} ", value("cfa", cfa, differs));
-        }
-        let ra = c.return_address;
-        text.push_str(&value("ra", ra, other.is_some_and(|o| o.return_address != ra)));
-        let place = if c.place.is_empty() { "in no file".into() } else { one_line(&c.place) };
-        let _ = write!(text, " ({place})");
-        for (name, v) in &c.registers {
-            if other.is_some_and(|o| o.registers.get(name).is_some_and(|o| o != v)) {
-                let _ = write!(text, " {}", value(name, *v, true));
+    /// A line with a label, or several if its items need them. Those that are marked are red.
+    fn items(&self, out: &mut String, label: &str, items: impl IntoIterator<Item = Item>) {
+        let _ = write!(out, "    {label:<10}");
+        let mut column = LABEL;
+        for (text, marked) in items {
+            let length = 1 + text.chars().count();
+            if column + length > WIDTH && column > LABEL {
+                let _ = write!(out, "\n{:LABEL$}", "");
+                column = LABEL;
             }
+            column += length;
+            let text = if marked { self.style.red(&text) } else { text };
+            let _ = write!(out, " {text}");
         }
-        text
+        out.push('\n');
     }
+}
+
+/// A piece of a line, and whether it is marked.
+type Item = (String, bool);
+
+fn plain(text: &str) -> Item {
+    (text.to_owned(), false)
+}
+
+/// A caller: stack pointer, return address and, of its registers, those that differ from
+/// another one's. What differs is marked.
+fn caller(caller: &Caller, other: Option<&Caller>) -> Vec<Item> {
+    let mut items = Vec::new();
+    if let Some(cfa) = caller.cfa {
+        let differs = other.is_some_and(|o| o.cfa.is_some_and(|o| o != cfa));
+        items.push((format!("cfa={cfa}"), differs));
+    }
+    let ra = caller.return_address;
+    let place = if caller.place.is_empty() { "in no file".into() } else { one_line(&caller.place) };
+    let differs = other.is_some_and(|o| o.return_address != ra);
+    items.push((format!("ra={ra} ({place})"), differs));
+    for (name, v) in &caller.registers {
+        if other.is_some_and(|o| o.registers.get(name).is_some_and(|o| o != v)) {
+            items.push((format!("{name}={v}"), true));
+        }
+    }
+    items
 }
 
 fn function_name(function: &Function) -> String {

@@ -154,8 +154,10 @@ impl Stack {
                 self.strands[strand].unwind_to(e, &self.functions);
             }
             None => {
+                // A stack that began here is gone: this one is in its memory.
+                self.strands.retain(|s| s.start != e.sp);
                 if self.strands.len() >= MAX_STRANDS {
-                    self.strands.remove(usize::from(self.current == 0));
+                    self.strands.remove(0);
                 }
                 self.strands.push(Strand::at(e.sp)); // R7
                 self.current = self.strands.len() - 1;

@@ -76,7 +76,11 @@ impl Baseline {
             line += 1;
             let read = (&mut input).take(MAX_LINE).read_until(b'\n', &mut bytes);
             let read = read.map_err(|source| BaselineError::Read { line, source })?;
-            let wrong = |reason: String| BaselineError::Line { line, reason };
+            let wrong = |reason: String| {
+                // What is quoted from the file may hold anything.
+                let reason = reason.replace(char::is_control, " ");
+                BaselineError::Line { line, reason }
+            };
             if read == 0 {
                 return Err(BaselineError::Cut { line: line - 1 });
             }
@@ -121,10 +125,19 @@ impl Baseline {
     }
 }
 
-/// Runs the reader over any bytes: it must return.
+/// Reads any bytes as a baseline.
+///
+/// # Panics
+///
+/// When a promise of the reader is broken: an error of more than one line, more faults than
+/// lines.
 pub fn fuzz_baseline(bytes: &[u8]) {
-    if let Ok(baseline) = Baseline::read(bytes) {
-        assert!(baseline.len() <= bytes.len());
+    match Baseline::read(bytes) {
+        Ok(baseline) => assert!(baseline.len() <= bytes.split(|b| *b == b'\n').count()),
+        Err(error) => {
+            let line = error.to_string();
+            assert!(!line.contains(char::is_control), "not one line: {line:?}");
+        }
     }
 }
 

@@ -79,6 +79,15 @@ pub fn share(counts: Counts) -> String {
     }
 }
 
+/// In what a fault is wrong, in words: `wrong CFA`, `claimed outermost`.
+pub fn kind(fault: &Fault) -> String {
+    match &*fault.wrong {
+        "cfa" => "wrong CFA".to_owned(),
+        wrong @ ("return address" | "registers") => format!("wrong {wrong}"),
+        other => other.to_owned(),
+    }
+}
+
 /// In how many of its checks a fault was seen, in words: `3 of 14 checks`.
 pub fn times(fault: &Fault) -> String {
     let Fault { times, checked, .. } = fault;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::grade::check::overview::{has_table, times};
+use crate::grade::check::overview::{has_table, kind, times};
 use crate::grade::check::page::html::{counted, escape};
 use crate::grade::check::report::{Caller, Fault, Hex, Registers};
 
@@ -20,7 +20,7 @@ pub fn render(out: &mut String, fault: &Fault, new: bool, open: bool) {
         fault.offset,
         escape(&fault.instruction),
         fault.point.name(),
-        escape(&fault.wrong),
+        escape(&kind(fault)),
         times(fault),
     );
     out.push_str("<div class=\"case\"><div class=\"left\">");

@@ -18,7 +18,8 @@ type Place<'r> = (&'r str, u64);
 /// The list.
 pub struct Functions<'r> {
     report: &'r Report,
-    overview: &'r Overview<'r>,
+    /// With their sums, in the order of the overview; those with new faults first.
+    functions: Vec<&'r (&'r Function, ByMethod)>,
     /// The faults of each function, by address and method.
     faults: HashMap<Place<'r>, Vec<&'r Fault>>,
     /// Those that are not known, by address in memory.
@@ -51,12 +52,14 @@ impl<'r> Functions<'r> {
         let order = varied(fresh.iter().copied()).into_iter().chain(varied(known));
         let shown = order.filter(|f| has_room(f)).take(PER_PAGE).map(from_ref).collect();
         let with_new: HashSet<Place<'_>> = fresh.iter().map(|f| place(f)).collect();
-        Functions { report, overview, faults, new, shown, open: with_new.len() <= OPEN }
+        let mut functions: Vec<_> = overview.functions.iter().collect();
+        functions.sort_by_key(|(f, _)| !with_new.contains(&(&*f.module, f.start.0)));
+        Functions { report, functions, faults, new, shown, open: with_new.len() <= OPEN }
     }
 
     /// Writes the list.
     pub fn render(&self, out: &mut String) {
-        let all = &self.overview.functions;
+        let all = &self.functions;
         let _ = write!(out, "<section>\n<h2>{}</h2>\n", counted(all.len() as u64, "function"));
         self.controls(out);
         let methods = self.report.header.methods.len();
@@ -169,8 +172,11 @@ impl<'r> Functions<'r> {
 
     /// The faults of one method. The first new one is open if `open` says so.
     fn faults(&self, out: &mut String, faults: &[&Fault], method: &str, open: &mut bool) {
-        let of_method: Vec<&Fault> =
-            faults.iter().copied().filter(|f| f.method == method).collect();
+        let of_method = faults.iter().copied().filter(|f| f.method == method);
+        // What is new is not to be looked for below what is known.
+        let (mut of_method, known): (Vec<&Fault>, Vec<&Fault>) =
+            of_method.partition(|f| self.is_new(f));
+        of_method.extend(known);
         if of_method.is_empty() {
             return;
         }

@@ -108,7 +108,7 @@ fn cards(out: &mut String, report: &Report, total: &ByMethod, new: &[&Fault]) {
             grouped(counts.wrong),
         );
         if known > 0 {
-            let _ = write!(out, "<span class=\"dim\">{} of them known</span>", grouped(known));
+            let _ = write!(out, "<span class=\"dim\">{} known</span>", grouped(known));
         }
         let _ = writeln!(
             out,

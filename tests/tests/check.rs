@@ -1,0 +1,453 @@
+//! `emu check`: its report in each format, its exit status, its baseline.
+
+#![allow(clippy::unwrap_used, reason = "a failed test may panic")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use arch::Arch;
+use emu::grade::check::Wrong;
+use emu::grade::point::ProgramPoint;
+use serde_json::Value;
+use tests::program::{Finished, emu, finish};
+use tests::{bless, root, scratch};
+
+fn check(arch: Arch, words: &[&str]) -> Finished {
+    finish(emu(&["check", "--arch", arch.name()]).args(words))
+}
+
+/// A report in JSON, as objects.
+struct Report(Vec<Value>);
+
+impl Report {
+    /// Of a check that found something or nothing.
+    fn of(arch: Arch, words: &[&str]) -> Report {
+        let finished = check(arch, &[&["--format", "json"], words].concat());
+        assert!(matches!(finished.status, 0 | 1), "{words:?}: {finished:?}");
+        let report = Report::parse(&finished.stdout);
+        assert_eq!(finished.status == 1, report.kind("fault").next().is_some(), "{words:?}");
+        report
+    }
+
+    fn parse(text: &str) -> Report {
+        let lines = text.lines().map(|line| serde_json::from_str(line).expect(line));
+        Report(lines.collect())
+    }
+
+    fn kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.0.iter().filter(move |line| line["kind"] == kind)
+    }
+
+    fn header(&self) -> &Value {
+        &self.0[0]
+    }
+
+    fn summary(&self) -> &Value {
+        self.0.last().unwrap()
+    }
+
+    fn faults_of<'r>(&'r self, method: &'r str) -> impl Iterator<Item = &'r Value> {
+        self.kind("fault").filter(move |fault| fault["method"] == method)
+    }
+
+    fn methods(&self) -> Vec<&str> {
+        strings(&self.header()["methods"])
+    }
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Right, wrong and without row, of each method, over all points.
+fn sums(points: &Value, methods: usize) -> Vec<[u64; 3]> {
+    let mut sums = vec![[0; 3]; methods];
+    for counts in points.as_object().unwrap().values() {
+        let counts = counts.as_array().unwrap();
+        assert_eq!(counts.len(), methods);
+        for (sum, c) in sums.iter_mut().zip(counts) {
+            let parts = ["right", "wrong", "no_coverage"].map(|part| number(&c[part]));
+            sum.iter_mut().zip(parts).for_each(|(s, p)| *s += p);
+        }
+    }
+    sums
+}
+
+/// The tables that gcc and glibc's authors wrote are right wherever there is a row. All but
+/// one: glibc for aarch64 has the code that jumps to `main` in the range of `_start`, whose
+/// row says that there is no caller, though a function calls it.
+#[test]
+fn cfi_of_a_glibc_program_is_right() {
+    for arch in Arch::ALL {
+        let words = ["recursion-glibc", "--method", "dwarf"];
+        let finished = check(arch, &words);
+        let report = Report::of(arch, &words);
+        assert_eq!(report.methods(), ["dwarf"]);
+        let [right, wrong, uncovered] = sums(&report.summary()["points"], 1)[0];
+        assert!(right > 4000 && uncovered < 100, "{arch}: {right} right, {uncovered} no row");
+        let faults: Vec<_> = report.kind("fault").map(|f| (&f["function"], &f["wrong"])).collect();
+        match arch {
+            Arch::X86_64 => {
+                assert_eq!((finished.status, wrong, faults.len()), (0, 0, 0));
+                assert!(finished.stderr.ends_with("nothing is wrong\n"), "{finished:?}");
+            }
+            Arch::Aarch64 => {
+                assert_eq!((finished.status, wrong, faults.len()), (1, 2, 2));
+                assert!(finished.stderr.ends_with("2 wrong\n"), "{finished:?}");
+                let known =
+                    |(f, w): &(&Value, &Value)| **f == "_start" && **w == "claimed outermost";
+                assert!(faults.iter().all(known), "{faults:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn frame_pointers_are_wrong_without_frames() {
+    for arch in Arch::ALL {
+        let finished = check(arch, &["recursion-glibc", "--method", "fp"]);
+        assert_eq!(finished.status, 1, "{arch}");
+        assert!(finished.stdout.contains("fp: "), "{arch}: {}", finished.stdout);
+    }
+}
+
+#[test]
+fn the_counts_of_a_report_add_up() {
+    for arch in Arch::ALL {
+        for guest in ["recursion-glibc", "leaf"] {
+            let report = Report::of(arch, &[guest]);
+            assert_eq!(report.header()["kind"], "header");
+            assert_eq!(report.header()["arch"], arch.name());
+            assert_eq!(report.header()["every"], false);
+            let methods = report.methods();
+            assert_eq!(methods, ["fp", "dwarf", "sframe", "framehop"]);
+            assert_sums(&report, methods.len());
+            for fault in report.kind("fault") {
+                let [times, checked, executions] =
+                    ["times", "checked", "executions"].map(|name| number(&fault[name]));
+                assert!(0 < times && times <= checked && checked <= executions, "{fault}");
+                assert!(methods.contains(&fault["method"].as_str().unwrap()));
+                // The instruction is in its listing.
+                let here = serde_json::json!([fault["pc"], fault["instruction"]]);
+                assert!(fault["listing"].as_array().unwrap().contains(&here), "{fault}");
+            }
+            let order: Vec<_> = report.kind("function").map(|f| f["start"].to_string()).collect();
+            assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), order.len(), "{guest}");
+        }
+    }
+}
+
+/// The summary is the sum of the functions, and the faults are those that it counts.
+fn assert_sums(report: &Report, methods: usize) {
+    let summary = report.summary();
+    assert_eq!(summary["kind"], "summary");
+    let checked = number(&summary["pcs"]) - number(&summary["undecided"]);
+    let total = sums(&summary["points"], methods);
+    for (n, [right, wrong, uncovered]) in total.iter().enumerate() {
+        assert_eq!(right + wrong + uncovered, checked);
+        assert_eq!(number(&summary["faults"][n]), *wrong);
+        assert_eq!(report.faults_of(report.methods()[n]).count() as u64, *wrong);
+    }
+    let mut functions = vec![[0; 3]; methods];
+    let (mut pcs, mut undecided) = (0, 0);
+    for function in report.kind("function") {
+        pcs += number(&function["pcs"]);
+        undecided += number(&function["undecided"]);
+        for (sum, own) in functions.iter_mut().zip(sums(&function["points"], methods)) {
+            sum.iter_mut().zip(own).for_each(|(s, o)| *s += o);
+        }
+    }
+    assert_eq!(functions, total);
+    assert_eq!((pcs, undecided), (number(&summary["pcs"]), number(&summary["undecided"])));
+}
+
+fn identity(fault: &Value) -> [String; 4] {
+    ["module", "pc", "method", "wrong"].map(|name| fault[name].to_string())
+}
+
+#[test]
+fn every_execution_finds_what_a_sparse_check_finds() {
+    for arch in Arch::ALL {
+        for guest in ["nested-nofp", "leaf"] {
+            let sparse = Report::of(arch, &[guest]);
+            let every = Report::of(arch, &[guest, "--every"]);
+            assert_eq!(every.header()["every"], true);
+            for fault in every.kind("fault") {
+                assert_eq!(fault["checked"], fault["executions"], "{arch} {guest}: {fault}");
+            }
+            let of = |r: &Report| r.kind("fault").map(identity).collect::<BTreeSet<_>>();
+            let (sparse_faults, every_faults) = (of(&sparse), of(&every));
+            assert!(!sparse_faults.is_empty() && sparse_faults.is_subset(&every_faults));
+            let checks = |r: &Report| number(&r.summary()["checks"]);
+            assert!(checks(&every) > checks(&sparse), "{arch} {guest}");
+        }
+    }
+}
+
+#[test]
+fn the_same_check_has_the_same_bytes() {
+    for arch in Arch::ALL {
+        for format in ["table", "json", "html"] {
+            let run = || check(arch, &["signals", "--format", format]);
+            assert_eq!(run(), run(), "{arch} {format}");
+        }
+    }
+}
+
+#[test]
+fn known_faults_do_not_count() {
+    let dir = scratch("check-baseline");
+    let file = dir.join("known.jsonl");
+    let name = file.to_str().unwrap();
+    for arch in Arch::ALL {
+        let words = ["nested-nofp", "--method", "fp,dwarf"];
+        let written = check(arch, &[&words[..], &["--format", "json", "-o", name]].concat());
+        assert_eq!(written.status, 1, "{written:?}");
+        let again = || check(arch, &[&words[..], &["--baseline", name]].concat());
+        let same = again();
+        assert_eq!(same.status, 0, "{same:?}");
+        assert!(same.stderr.contains("nothing new is wrong ("), "{same:?}");
+        assert!(!same.stdout.contains("newly wrong"), "{same:?}");
+
+        let text = std::fs::read_to_string(&file).unwrap();
+        let fault = text.lines().filter(|l| l.contains(r#""kind":"fault""#)).nth(5).unwrap();
+        std::fs::write(&file, text.replace(&format!("{fault}\n"), "")).unwrap();
+        let one = again();
+        assert_eq!(one.status, 1, "{one:?}");
+        assert!(one.stderr.contains(" 1 newly wrong ("), "{one:?}");
+        assert!(one.stdout.contains("fp: 1 newly wrong"), "{one:?}");
+        let fault: Value = serde_json::from_str(fault).unwrap();
+        let place = format!(
+            "  {}+{} in ",
+            fault["function"].as_str().unwrap(),
+            fault["offset"].as_str().unwrap()
+        );
+        let named: Vec<&str> =
+            one.stdout.lines().filter(|l| l.contains("+0x") && l.contains(" of ")).collect();
+        assert!(named.len() == 1 && named[0].starts_with(&place), "{place:?}: {named:?}");
+    }
+}
+
+#[test]
+fn a_damaged_baseline_is_refused_with_its_line() {
+    let dir = scratch("check-damaged");
+    let file = dir.join("known.jsonl");
+    let whole = check(Arch::X86_64, &["leaf", "--format", "json"]).stdout;
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let cut = lines[..lines.len() - 1].concat();
+    let ends = format!("it ends after line {},", lines.len() - 1);
+    let damaged = whole.replacen(r#""offset":"0x"#, r#""offset":"x"#, 1);
+    let at = damaged.lines().position(|l| l.contains(r#""offset":"x"#)).unwrap() + 1;
+    let newer = whole.replacen(r#""version":1"#, r#""version":2"#, 1);
+    let cases = [
+        (cut, ends),
+        (damaged, format!("line {at}: ")),
+        (newer, "version 2 ".to_owned()),
+        ("\u{0}\n".to_owned(), "line 1: ".to_owned()),
+        (lines[1..].concat(), "line 1: a report has one header".to_owned()),
+    ];
+    for (text, error) in cases {
+        std::fs::write(&file, text).unwrap();
+        refused(&["leaf", "--baseline", file.to_str().unwrap()], &["known.jsonl: ", &error]);
+    }
+    refused(&["leaf", "--baseline", "/no/such/file"], &["--baseline /no/such/file: "]);
+}
+
+/// One line with these words, and nothing is run.
+fn refused(words: &[&str], all: &[&str]) {
+    let finished = check(Arch::X86_64, words);
+    assert_eq!((finished.status, &*finished.stdout), (125, ""), "{words:?}: {finished:?}");
+    let line = &finished.stderr;
+    assert!(line.starts_with("emu: ") && line.lines().count() == 1, "{line:?}");
+    all.iter().for_each(|part| assert!(line.contains(part), "{part:?} is not in {line:?}"));
+}
+
+#[test]
+fn options_that_make_no_sense() {
+    refused(&["leaf", "--method", "nonsense"], &["--method: ", "nonsense", "framehop"]);
+    refused(&["leaf", "--format", "pdf"], &["pdf"]);
+    refused(&["leaf", "-o", "/no/such/dir/file", "--method", "dwarf"], &["/no/such/dir/file"]);
+}
+
+#[test]
+fn the_table() {
+    for arch in Arch::ALL {
+        let finished = check(arch, &["leaf", "--method", "fp,dwarf,framehop"]);
+        assert_eq!(finished.status, 1, "{finished:?}");
+        bless::compare(&format!("golden/{arch}/check-leaf.txt"), &finished.stdout);
+    }
+}
+
+/// All methods side by side still fit a wide terminal.
+#[test]
+fn the_table_is_not_too_wide() {
+    for guest in ["leaf", "cpp-throw"] {
+        let table = check(Arch::Aarch64, &[guest, "--details", "6"]).stdout;
+        for line in table.lines() {
+            assert_eq!(line, line.trim_end(), "{guest}: a space at the end");
+            // A name that is longer than a line is not cut.
+            let width = line.chars().count();
+            assert!(width <= 140 || line.contains("::"), "{guest}: {width} columns: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_page_is_whole() {
+    for arch in Arch::ALL {
+        let page = check(arch, &["recursion-glibc", "--format", "html"]).stdout;
+        assert!(page.starts_with("<!DOCTYPE html>\n") && page.ends_with("</html>\n"));
+        for part in
+            ["framehop", "__libc_start_main_impl", "Row in force", "more, see --format json"]
+        {
+            assert!(page.contains(part), "{arch}: no {part:?}");
+        }
+        // Nothing is fetched, and however much is wrong, it stays quick.
+        let fetches = ["src=", "href=", "url(", "@import", "http"];
+        fetches.iter().for_each(|f| assert!(!page.contains(f), "{arch}: {f:?}"));
+        assert!(page.len() < 6 << 20, "{arch}: {} bytes", page.len());
+    }
+}
+
+/// The fields that tables of the format's description name, by the heading above.
+fn described() -> BTreeMap<String, BTreeSet<String>> {
+    let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut section = String::new();
+    for line in documentation().lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            section = title.trim_matches('`').to_owned();
+        } else if let Some((name, _)) = line.strip_prefix("| `").and_then(|l| l.split_once('`')) {
+            let new = sections.entry(section.clone()).or_default().insert(name.to_owned());
+            assert!(new, "{section}: {name} is there twice");
+        }
+    }
+    sections
+}
+
+fn documentation() -> String {
+    std::fs::read_to_string(root().join("docs/check-format.md")).unwrap()
+}
+
+fn keys(value: &Value, found: &mut BTreeSet<String>) {
+    found.extend(value.as_object().unwrap().keys().cloned());
+}
+
+#[test]
+fn every_field_is_described_and_nothing_else() {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut add = |section: &str, value: &Value| {
+        keys(value, found.entry(section.to_owned()).or_default());
+    };
+    let (mut points, mut wrong) = (BTreeSet::new(), BTreeSet::new());
+    for arch in Arch::ALL {
+        for line in Report::of(arch, &["cpp-throw"]).0 {
+            add(line["kind"].as_str().unwrap(), &line);
+            if let Some(by_point) = line["points"].as_object() {
+                points.extend(by_point.keys().cloned());
+                by_point.values().for_each(|counts| add("counts", &counts[0]));
+            }
+            for caller in [&line["expected"], &line["found"]] {
+                if caller.is_object() {
+                    add("caller", caller);
+                }
+            }
+            wrong.extend(line["wrong"].as_str().map(str::to_owned));
+        }
+    }
+    let mut described = described();
+    let all: BTreeSet<String> = ProgramPoint::ALL
+        .iter()
+        .map(|p| serde_json::to_value(p).unwrap().as_str().unwrap().to_owned())
+        .collect();
+    assert!(points.len() > 4 && points.is_subset(&all), "{points:?}");
+    assert_eq!(described.remove("program points"), Some(all));
+    let all = [
+        Wrong::Cfa,
+        Wrong::ReturnAddress,
+        Wrong::Registers,
+        Wrong::Invented,
+        Wrong::ClaimedComplete,
+        Wrong::Failed,
+    ];
+    let all: BTreeSet<String> = all.iter().map(|w| w.name().to_owned()).collect();
+    assert!(wrong.len() > 3 && wrong.is_subset(&all), "{wrong:?}");
+    assert_eq!(described.remove("what is wrong"), Some(all));
+    assert_eq!(described, found);
+}
+
+/// The example is what the program writes.
+#[test]
+fn the_described_example_is_real() {
+    let report = Report::of(Arch::X86_64, &["leaf", "--method", "fp"]);
+    let text = documentation();
+    let blocks: Vec<&str> = text.split("```json\n").skip(1).collect();
+    assert_eq!(blocks.len(), 4);
+    for block in blocks {
+        let (json, _) = block.split_once("```").unwrap();
+        let value: Value = serde_json::from_str(json).unwrap();
+        assert!(report.0.contains(&value), "not in the report: {json}");
+    }
+}
+
+/// Reports that were written once are read for ever, as baselines; and whatever else a file
+/// holds, reading it ends.
+#[test]
+fn baselines_of_the_corpus_are_read() {
+    for (path, bytes) in corpus() {
+        emu::grade::check::baseline::fuzz_baseline(&bytes);
+        let whole = emu::grade::check::Baseline::read(&*bytes);
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert_eq!(whole.is_ok(), !name.starts_with("bad-"), "{name}: {whole:?}");
+    }
+}
+
+fn corpus() -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/baseline");
+    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 8, "{files:?}");
+    files.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn mutated_baselines_break_no_promise() {
+    const WORDS: [&str; 10] = [
+        "null",
+        "-1",
+        "1e999",
+        "\"0xfffffffffffffffff\"",
+        "[[[[[[[[",
+        "{\"kind\":",
+        "\n",
+        "\\u0000",
+        "18446744073709551616",
+        "\"\\ud800\"",
+    ];
+    let files = corpus();
+    // xorshift64
+    let mut state = 0x6261_7365_6c69_6e65_u64;
+    let mut below = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n.max(1) as u64) as usize
+    };
+    for _ in 0..4_000 {
+        let mut bytes = files[below(files.len())].1.clone();
+        for _ in 0..=below(3) {
+            let at = below(bytes.len());
+            match below(5) {
+                0 => bytes.iter_mut().skip(at).take(1).for_each(|b| *b ^= 1 << below(8)),
+                1 => bytes.truncate(at),
+                2 => drop(bytes.splice(at..at, WORDS[below(WORDS.len())].bytes())),
+                3 => bytes.extend_from_within(at..(at + below(400)).min(bytes.len())),
+                _ => drop(bytes.drain(at..(at + below(40)).min(bytes.len()))),
+            }
+        }
+        emu::grade::check::baseline::fuzz_baseline(&bytes);
+    }
+}
