@@ -58,9 +58,13 @@ debs=${GUESTS_DEBS:-$tmp/debs}
 # NAME | KIND | SOURCE (below programs/) | extra FLAGS
 #
 # KIND is a recipe: "none" (no libc), "musl", "musl-pie" (static-pie), "glibc",
-# "glibc-pie", "cpp" (C++ on glibc), "rust" (Rust on glibc). In FLAGS, @fp and
-# @nofp stand for the flags that keep frame pointers and leave them out, @line
-# for line information.
+# "glibc-pie", "cpp" (C++ on glibc), "rust" (Rust on glibc), "kept-musl" and
+# "kept-glibc" (not built here: programs/lab/README.md says how it was; FLAGS is
+# the SFrame version). In FLAGS, @fp and @nofp stand for the flags that keep
+# frame pointers and leave them out, @line for line information, @sframe for an
+# .sframe (of version 1, by these binutils), @protected for protected return
+# addresses: pac-ret and BTI, or CET, and @lab for what the programs below lab/
+# were made for: tail calls, and no remarks on their style.
 guests() {
 	sed -e 's/#.*//' -e '/^[[:space:]]*$/d' <<'EOF'
 hello               | none      | asm/ARCH/hello.S       | -g
@@ -94,12 +98,59 @@ rust-hello          | rust      | rust/rust-hello.rs     | -C force-frame-pointe
 golden-fp           | none      | golden/guest.c         | -O1 -g1 @fp -DFORCE_FRAMES
 golden-leaf         | none      | golden/guest.c         | -O1 -g1 -fno-omit-frame-pointer
 golden-nofp         | none      | golden/guest.c         | -O1 -g1 @nofp
+zoo-prologue             | none | asm/ARCH/zoo-prologue.S             | -g @sframe
+zoo-epilogue-shapes      | none | asm/ARCH/zoo-epilogue-shapes.S      | -g @sframe
+zoo-body-only-cfi        | none | asm/ARCH/zoo-body-only-cfi.S        | -g @sframe
+zoo-no-cfi               | none | asm/ARCH/zoo-no-cfi.S               | -g @sframe
+zoo-plt-expression       | none | asm/ARCH/zoo-plt-expression.S       | -g @sframe
+zoo-noreturn-last        | none | asm/ARCH/zoo-noreturn-last.S        | -g @sframe
+zoo-sigframe-first-insn  | none | asm/ARCH/zoo-sigframe-first-insn.S  | -g @sframe
+zoo-syscall-leaf         | none | asm/ARCH/zoo-syscall-leaf.S         | -g @sframe
+zoo-lr-loop              | none | asm/ARCH/zoo-lr-loop.S              | -g @sframe
+zoo-tail-call            | none | asm/ARCH/zoo-tail-call.S            | -g @sframe
+zoo-longjmp              | none | asm/ARCH/zoo-longjmp.S              | -g @sframe
+zoo-coroutine            | none | asm/ARCH/zoo-coroutine.S            | -g @sframe
+zoo-entry-point          | none | asm/ARCH/zoo-entry-point.S          | -g @sframe
+zoo-clobbered-fp         | none | asm/ARCH/zoo-clobbered-fp.S         | -g @sframe
+zoo-fp-as-data           | none | asm/ARCH/zoo-fp-as-data.S           | -g @sframe
+zoo-faked-call           | none | asm/ARCH/zoo-faked-call.S           | -g @sframe
+zoo-fp-without-cfi       | none | asm/ARCH/zoo-fp-without-cfi.S       | -g @sframe
+zoo-small-functions      | musl | c/zoo-small-functions.c             | -foptimize-sibling-calls @nofp @line @sframe
+zoo-outlined-prologue    | none | asm/ARCH/zoo-outlined-prologue.S    | -g @sframe
+zoo-two-exits            | none | asm/ARCH/zoo-two-exits.S            | -g @sframe
+zoo-eh-frame-hdr         | none | asm/ARCH/zoo-eh-frame-hdr.S         | -g -Wl,-T,asm/zoo-hdr.ld
+zoo-sframe-empty         | none | asm/ARCH/zoo-sframe.S               | -g -DSFRAME=0 -Wl,-T,asm/zoo-sframe.ld
+zoo-sframe-truncated     | none | asm/ARCH/zoo-sframe.S               | -g -DSFRAME=1 -Wl,-T,asm/zoo-sframe.ld
+zoo-sframe-v2            | none | asm/ARCH/zoo-sframe.S               | -g -DSFRAME=2 -Wl,-T,asm/zoo-sframe.ld
+zoo-sframe-v3            | none | asm/ARCH/zoo-sframe.S               | -g -DSFRAME=3 -Wl,-T,asm/zoo-sframe.ld
+zoo-sframe-wide          | none | asm/ARCH/zoo-sframe-wide.S          | -g @sframe
+zoo-cfa-opcodes          | none | asm/ARCH/zoo-cfa-opcodes.S          | -g @sframe
+lab-recursion-fp         | musl | lab/recursion.c                     | @lab @fp @sframe
+lab-alloca-fp            | musl | lab/alloca.c                        | @lab @fp @sframe
+lab-signals-fp           | musl | lab/signals.c                       | @lab @fp @sframe
+lab-tailcall-fp          | musl | lab/tailcall.c                      | @lab @fp @sframe
+lab-recursion-protected  | musl | lab/recursion.c                     | @lab @nofp @protected @sframe
+lab-alloca-protected     | musl | lab/alloca.c                        | @lab @nofp @protected @sframe
+lab-signals-protected    | musl | lab/signals.c                       | @lab @nofp @protected @sframe
+lab-tailcall-protected   | musl | lab/tailcall.c                      | @lab @nofp @protected @sframe
+lab-recursion-v1         | glibc | lab/recursion.c                    | @lab @nofp @sframe
+lab-recursion-v2         | kept-musl  | lab/recursion.c               | v2
+lab-alloca-v2            | kept-musl  | lab/alloca.c                  | v2
+lab-signals-v2           | kept-musl  | lab/signals.c                 | v2
+lab-tailcall-v2          | kept-musl  | lab/tailcall.c                | v2
+lab-recursion-v3         | kept-musl  | lab/recursion.c               | v3
+lab-alloca-v3            | kept-musl  | lab/alloca.c                  | v3
+lab-signals-v3           | kept-musl  | lab/signals.c                 | v3
+lab-tailcall-v3          | kept-musl  | lab/tailcall.c                | v3
+lab-exc-v3               | kept-glibc | lab/exc.cc                    | v3
 EOF
 }
 
 fp="-fno-omit-frame-pointer -mno-omit-leaf-frame-pointer"
 nofp="-fomit-frame-pointer"
 line="-g1"
+sframe="-Wa,--gsframe"
+lab="-g1 -foptimize-sibling-calls -w"
 
 # ---- tools ----------------------------------------------------------------
 
@@ -127,6 +178,13 @@ arch_flags() {
 	case $1 in
 	x86_64) echo "-march=x86-64 -mtune=generic -fcf-protection=none" ;;
 	aarch64) echo "-march=armv8-a -mno-outline-atomics -Wl,-z,max-page-size=4096" ;;
+	esac
+}
+
+protection() { # ARCH -> the flags of @protected
+	case $1 in
+	x86_64) echo "-fcf-protection=full" ;;
+	aarch64) echo "-mbranch-protection=standard" ;;
 	esac
 }
 
@@ -228,10 +286,16 @@ maps="-ffile-prefix-map=$src=guests/programs -ffile-prefix-map=$tmp/musl-x86_64=
 	-ffile-prefix-map=$tmp/musl-aarch64=musl"
 
 build_none() { # ARCH NAME SOURCE FLAGS
-	# by way of a file of a known name: for assembly, it gets into the symbols
+	# by way of a file of a known name: for assembly, it gets into the symbols.
+	# A linker script goes to the second step; that ld remarks on an .sframe
+	# written by hand means only that it leaves it as it is.
+	script=
+	for w in $4; do
+		case $w in -Wl,-T,*) script=$w ;; esac
+	done
 	run $(compiler $1 gcc) $(arch_flags $1) $common $maps $4 -ffreestanding -fno-pie \
 		-c -o "$tmp/$2.o" "$3"
-	run $(compiler $1 gcc) $(arch_flags $1) -static -nostdlib -no-pie -Wl,--build-id=sha1 \
+	run $(compiler $1 gcc) $(arch_flags $1) -static -nostdlib -no-pie -Wl,--build-id=sha1 $script \
 		-o "$out/$1/$2" "$tmp/$2.o"
 }
 
@@ -260,6 +324,12 @@ build_glibc() { # ARCH NAME SOURCE FLAGS [pie]
 build_cpp() { # ARCH NAME SOURCE FLAGS
 	run $(compiler $1 g++) $(arch_flags $1) $(echo "$common" | sed s/gnu11/gnu++17/) $maps $4 \
 		-fno-pie -no-pie -static -o "$out/$1/$2" "$3"
+}
+
+# Not built: the file in the repository, as it is.
+build_kept() { # ARCH NAME
+	[ $mode = build ] || cp "$here/bin/$1/$2" "$out/$1/$2"
+	command="see programs/lab/README.md"
 }
 
 build_rust() { # ARCH NAME SOURCE FLAGS
@@ -324,6 +394,7 @@ EOF
 	done
 	[ $need_rust = no ] ||
 		tool rustc rustc "$(dpkg-deb -f "$(deb rustc:amd64)" Version)" "$(source_of_deb rustc:amd64)"
+	manifest_lab_tools
 	for arch in $archs; do
 		case $arch in
 		x86_64) c=libc6-dev g=libgcc-12-dev s=libstdc++-12-dev ;;
@@ -343,6 +414,36 @@ EOF
 				"$(dpkg-deb -f "$(deb libstd-rust-dev:$d)" Version)" \
 				"$(source_of_deb libstd-rust-dev:$d)" "MIT OR Apache-2.0"
 	done
+	manifest_lab_libraries
+}
+
+# What the kept programs were made with: Debian's unstable distribution.
+manifest_lab_tools() {
+	for arch in $archs; do
+		case $arch in
+		x86_64) p=gcc-16 pp=g++-16 v=16.2.0-4 ;;
+		aarch64) p=gcc-16-aarch64-linux-gnu pp=g++-16-aarch64-linux-gnu v=16.2.0-3 ;;
+		esac
+		tool lab-gcc-$arch $p $v "gcc-16 $v"
+		tool lab-g++-$arch $pp $v "gcc-16 $v"
+	done
+	tool lab-binutils-v2 binutils 2.44-3 "binutils 2.44-3"
+	tool lab-binutils-v3 binutils 2.47.50 "binutils 2.47.50"
+}
+
+manifest_lab_libraries() {
+	for arch in $archs; do
+		case $arch in
+		x86_64) v=16.2.0-4 ;;
+		aarch64) v=16.2.0-3 ;;
+		esac
+		library lab-musl-$arch musl musl 1.2.6 "musl 1.2.6" "MIT"
+		library lab-glibc-$arch glibc libc6-dev "of unstable with gcc $v" "glibc" "LGPL-2.1-or-later"
+		library lab-libgcc-$arch libgcc libgcc-16-dev $v "gcc-16 $v" \
+			"GPL-3.0-or-later WITH GCC-exception-3.1"
+		library lab-libstdc++-$arch libstdc++ libstdc++-16-dev $v "gcc-16 $v" \
+			"GPL-3.0-or-later WITH GCC-exception-3.1"
+	done
 }
 
 quoted() { # WORD... -> "a", "b"
@@ -351,7 +452,7 @@ quoted() { # WORD... -> "a", "b"
 	done | paste -s -d, | sed 's/,/, /g'
 }
 
-manifest_entry() { # ARCH NAME KIND SOURCE
+manifest_entry() { # ARCH NAME KIND SOURCE FLAGS
 	tools="gcc-$1 binutils-$1"
 	case $3 in
 	none) libs= ;;
@@ -359,6 +460,11 @@ manifest_entry() { # ARCH NAME KIND SOURCE
 	glibc*) libs="glibc-$1 libgcc-$1" ;;
 	cpp) libs="libstdc++-$1 glibc-$1 libgcc-$1" tools="g++-$1 binutils-$1" ;;
 	rust) libs="rust-std-$1 glibc-$1 libgcc-$1" tools="rustc gcc-$1 binutils-$1" ;;
+	kept-musl) libs="lab-musl-$1 lab-libgcc-$1" tools="lab-gcc-$1 lab-binutils-$(echo $5)" ;;
+	kept-glibc)
+		libs="lab-libstdc++-$1 lab-glibc-$1 lab-libgcc-$1"
+		tools="lab-g++-$1 lab-binutils-$(echo $5)"
+		;;
 	esac
 	cat <<EOF
 
@@ -384,19 +490,25 @@ guests >"$tmp/guests"
 while IFS='|' read -r name kind source flags; do
 	name=$(echo $name) kind=$(echo $kind) source=$(echo $source)
 	wanted "$name" || continue
-	flags=$(echo " $flags " | sed -e "s/ @fp / $fp /" -e "s/ @nofp / $nofp /" -e "s/ @line / $line /")
+	flags=$(echo " $flags " | sed -e "s/ @fp / $fp /" -e "s/ @nofp / $nofp /" -e "s/ @line / $line /" \
+		-e "s/ @sframe / $sframe /" -e "s/ @lab / $lab /")
 	for arch in $archs; do
 		file=$(echo "$source" | sed "s/ARCH/$arch/")
 		echo "$arch/$name"
-		rm -f "$out/$arch/$name"
 		command=
 		case $kind in
-		musl-pie) build_musl $arch "$name" "$file" "$flags" pie ;;
-		glibc-pie) build_glibc $arch "$name" "$file" "$flags" pie ;;
-		*) build_$kind $arch "$name" "$file" "$flags" ;;
+		kept*) ;;
+		*) rm -f "$out/$arch/$name" ;;
+		esac
+		own=$(echo "$flags" | sed "s/ @protected / $(protection $arch) /")
+		case $kind in
+		kept*) build_kept $arch "$name" ;;
+		musl-pie) build_musl $arch "$name" "$file" "$own" pie ;;
+		glibc-pie) build_glibc $arch "$name" "$file" "$own" pie ;;
+		*) build_$kind $arch "$name" "$file" "$own" ;;
 		esac
 		chmod 755 "$out/$arch/$name"
-		manifest_entry $arch "$name" $kind "$file" >>"$tmp/new-manifest"
+		manifest_entry $arch "$name" $kind "$file" "$flags" >>"$tmp/new-manifest"
 	done
 done <"$tmp/guests"
 

@@ -173,6 +173,31 @@ pub fn insn(arch: Arch, code: &[u8]) -> Option<Insn> {
     }
 }
 
+/// Where the first instruction of `code`, at `pc`, jumps or calls if it is a direct branch,
+/// conditional or not.
+///
+/// ```
+/// use arch::Arch::{Aarch64, X86_64};
+/// use arch::decode::branch_target;
+///
+/// assert_eq!(branch_target(X86_64, b"\xe9\xfb\xff\xff\xff", 0x100), Some(0x100)); // jmp .
+/// assert_eq!(branch_target(X86_64, b"\x74\x10", 0x100), Some(0x112)); // je
+/// assert_eq!(branch_target(X86_64, b"\x0f\x85\x00\x01\x00\x00", 0x100), Some(0x206)); // jne
+/// assert_eq!(branch_target(X86_64, b"\xff\xe0", 0x100), None); // jmp rax
+/// let aarch64 = |word: u32| branch_target(Aarch64, &word.to_le_bytes(), 0x100);
+/// assert_eq!(aarch64(0x17ff_ffff), Some(0xfc)); // b
+/// assert_eq!(aarch64(0xb400_0049), Some(0x108)); // cbz
+/// assert_eq!(aarch64(0x37ff_ffc0), Some(0xf8)); // tbnz
+/// assert_eq!(aarch64(0x5400_0020), Some(0x104)); // b.eq
+/// assert_eq!(aarch64(0xd65f_03c0), None); // ret
+/// ```
+pub fn branch_target(arch: Arch, code: &[u8], pc: u64) -> Option<u64> {
+    match arch {
+        Arch::X86_64 => x86_64::decode::branch_target(code, pc),
+        Arch::Aarch64 => aarch64::decode::branch_target(code, pc),
+    }
+}
+
 /// Decodes the instructions of one architecture.
 ///
 /// Not `Send`, because capstone's handle is not.

@@ -28,15 +28,6 @@ pub fn frame_step(arch: Arch, code: &[u8]) -> Option<FrameStep> {
     }
 }
 
-/// Where the jump or call that `code` begins with goes, if that is in the instruction. The
-/// instruction is at `pc`.
-pub fn branch_target(arch: Arch, code: &[u8], pc: u64) -> Option<u64> {
-    match arch {
-        Arch::X86_64 => x86_64::frame::branch_target(code, pc),
-        Arch::Aarch64 => aarch64::frame::branch_target(code, pc),
-    }
-}
-
 /// Bytes of the procedure-linkage entry that `code` begins with: a jump through a word of
 /// `.got`, with what prepares it.
 pub fn plt_entry_len(arch: Arch, code: &[u8]) -> Option<usize> {
@@ -49,6 +40,7 @@ pub fn plt_entry_len(arch: Arch, code: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::branch_target;
 
     fn x86(code: &[u8]) -> Option<FrameStep> {
         frame_step(Arch::X86_64, code)

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::ARCHES;
+use crate::expect::{self, Expectation, Expectations, Fault};
 use crate::locate::CATALOGUE_FILE;
 
 /// Why a catalogue (or a manifest) could not be used.
@@ -111,6 +112,12 @@ pub struct Override {
     pub stderr: Option<String>,
     /// Exit code, when it differs.
     pub exit: Option<i32>,
+    /// Verdicts on single steps, by method, when they differ. Not for a [`Case`].
+    #[serde(default)]
+    pub check: Expectations,
+    /// Verdicts on whole walks, by method, when they differ. Not for a [`Case`].
+    #[serde(default)]
+    pub walk: Expectations,
 }
 
 /// A further run of a guest, with other arguments.
@@ -175,6 +182,16 @@ pub struct Guest {
     /// Words to select guests by.
     #[serde(default)]
     pub tags: Vec<String>,
+    /// Public faults of the kind that it shows.
+    #[serde(default, rename = "fault")]
+    pub faults: Vec<Fault>,
+    /// Verdicts on single steps, from each instruction to its caller, by method.
+    #[serde(default)]
+    pub check: Expectations,
+    /// Verdicts on whole walks, from each instruction to the outermost frame, by method; by
+    /// the function of that instruction.
+    #[serde(default)]
+    pub walk: Expectations,
     /// Differences of the default run per architecture.
     #[serde(default)]
     pub on: BTreeMap<String, Override>,
@@ -262,7 +279,19 @@ impl Guest {
         std::iter::once(self.default_run(arch)).chain(cases).filter(move |_| self.has_arch(arch))
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// What is expected on `arch` of single steps by `method`, if anything.
+    pub fn check(&self, arch: &str, method: &str) -> Option<&Expectation> {
+        let different = self.on.get(arch).and_then(|o| o.check.get(method));
+        different.or_else(|| self.check.get(method))
+    }
+
+    /// What is expected on `arch` of whole walks by `method`, if anything.
+    pub fn walk(&self, arch: &str, method: &str) -> Option<&Expectation> {
+        let different = self.on.get(arch).and_then(|o| o.walk.get(method));
+        different.or_else(|| self.walk.get(method))
+    }
+
+    fn validate(&self) -> Result<(), String> {
         check_name(&self.name)?;
         if self.shows.trim().is_empty() || self.shows.contains('\n') {
             return Err("`shows` has to be one line".into());
@@ -278,6 +307,13 @@ impl Guest {
         }
         check_arches(self.arches.iter().chain(self.on.keys()))?;
         check_exit(self.exit, &self.on)?;
+        self.faults.iter().try_for_each(Fault::check)?;
+        expect::check(&self.check)?;
+        expect::check(&self.walk)?;
+        for different in self.on.values() {
+            expect::check(&different.check)?;
+            expect::check(&different.walk)?;
+        }
         let mut names = BTreeSet::new();
         for case in &self.cases {
             if case.name.is_empty() || !names.insert(&case.name) {
@@ -285,6 +321,9 @@ impl Guest {
             }
             check_arches(case.arches.iter().chain(case.on.keys()))?;
             check_exit(case.exit, &case.on)?;
+            if case.on.values().any(|o| !o.check.is_empty() || !o.walk.is_empty()) {
+                return Err(format!("case {:?}: verdicts are those of the default run", case.name));
+            }
         }
         Ok(())
     }
@@ -355,7 +394,7 @@ impl Catalogue {
         let file: File = parse(text, &path)?;
         let mut names = BTreeSet::new();
         for guest in &file.guest {
-            let problem = match guest.check() {
+            let problem = match guest.validate() {
                 Ok(()) if names.insert(guest.name.as_str()) => continue,
                 Ok(()) => "there is another entry of this name".into(),
                 Err(problem) => problem,

@@ -20,10 +20,12 @@
 #![warn(missing_docs)]
 
 mod catalogue;
+mod expect;
 mod locate;
 mod manifest;
 
 pub use catalogue::{Case, Catalogue, CatalogueError, Guest, Libc, Link, Override, Run};
+pub use expect::{Expectation, Expectations, Fault, METHODS, Offsets, Place};
 pub use locate::{CATALOGUE_FILE, candidates, choose, default_dir};
 pub use manifest::{Binary, Library, MANIFEST_FILE, Manifest, Tool};
 

@@ -11,7 +11,7 @@ pub const DATA: u64 = 0x60_0000;
 /// Bytes of [`DATA`].
 pub const DATA_SIZE: u64 = 0x1_0000;
 /// Bytes before the code.
-const HEADERS: u64 = 0x200;
+pub(crate) const HEADERS: u64 = 0x200;
 
 /// `PT_LOAD`
 pub const LOAD: u32 = 1;

@@ -8,7 +8,7 @@ use emu::kernel::exec::{self, Program};
 use emu::kernel::state::{Config, PmuIrq, Stats};
 use emu::kernel::task::Ending;
 use emu::kernel::vfs::{Node, OpenFile};
-use emu::kernel::{Kernel, run, symbols};
+use emu::kernel::{Kernel, State, run, symbols};
 use emu::perf::event::{self, Defaults};
 use emu::perf::pmu::Counter;
 use emu::perf::record::{EventKind, Rate, Record, Sample, Session};
@@ -167,9 +167,23 @@ impl Harness {
     /// # Panics
     ///
     /// As [`Harness::run`].
-    pub fn run_with(&self, mut see: impl FnMut(&Kernel, &Record)) -> Outcome {
+    pub fn run_with(&self, see: impl FnMut(&Kernel, &Record)) -> Outcome {
+        self.run_prepared(|_| {}, see)
+    }
+
+    /// [`Harness::run_with`] of a machine to which `prepare` has done something.
+    ///
+    /// # Panics
+    ///
+    /// As [`Harness::run`].
+    pub fn run_prepared(
+        &self,
+        prepare: impl FnOnce(&mut State),
+        mut see: impl FnMut(&Kernel, &Record),
+    ) -> Outcome {
         let what = format!("{} {} on {}", self.host.display(), self.args.join(" "), self.arch);
         let kernel = self.start(&what);
+        kernel.with(prepare);
         let ending = run::run(&kernel, &AtomicBool::new(false), |records| {
             if self.check_laws {
                 kernel.with(|s| laws::check_user_mode(s));
@@ -187,7 +201,13 @@ impl Harness {
         })
     }
 
-    fn start(&self, what: &str) -> Kernel {
+    /// The machine with the guest loaded, before its first instruction; `what` names the run
+    /// in messages.
+    ///
+    /// # Panics
+    ///
+    /// If the guest cannot be started.
+    pub fn start(&self, what: &str) -> Kernel {
         let program = Program {
             host: self.host.clone(),
             path: self.path.clone(),

@@ -10,9 +10,11 @@
 //! * [`harness`]: runs a guest in this process, through the library.
 //! * [`laws`]: what holds at every return to user mode and at the end of every run.
 //! * [`program`]: runs the built program `emu`.
+//! * [`verdicts`]: a run that judges every unwinding method at every instruction.
 //! * [`trace`]: a run that stops at every instruction, and a check of that run itself.
 //! * [`symbols`]: callchains by name.
 //! * [`elf`]: small crafted programs.
+//! * [`generator`]: random programs that know their own stack.
 //! * [`perf`]: the installed `perf`.
 //! * [`bless`]: expected texts kept in files.
 
@@ -20,12 +22,14 @@
 
 pub mod bless;
 pub mod elf;
+pub mod generator;
 pub mod harness;
 pub mod laws;
 pub mod perf;
 pub mod program;
 pub mod symbols;
 pub mod trace;
+pub mod verdicts;
 
 use std::path::{Path, PathBuf};
 

@@ -40,7 +40,7 @@ pub(crate) struct Usual {
     base: Base,
     ra_from: RaFrom,
     fp_from: FpFrom,
-    signed: bool,
+    form: Form,
 }
 
 /// What the CFA is relative to.
@@ -53,7 +53,35 @@ pub(crate) enum Base {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RaFrom {
     Stack,
+    SignedStack,
     Register,
+    SignedRegister,
+}
+
+impl RaFrom {
+    #[inline(always)]
+    const fn new(register: bool, signed: bool) -> RaFrom {
+        match (register, signed) {
+            (false, false) => RaFrom::Stack,
+            (false, true) => RaFrom::SignedStack,
+            (true, false) => RaFrom::Register,
+            (true, true) => RaFrom::SignedRegister,
+        }
+    }
+
+    #[inline(always)]
+    const fn signed(self) -> bool {
+        matches!(self, RaFrom::SignedStack | RaFrom::SignedRegister)
+    }
+}
+
+/// How a rule is applied the quickest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// The frame pointer points to a frame record, right below the CFA. With no number to wait
+    /// for, a processor that guesses this goes on to the caller at once.
+    Record,
+    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +137,9 @@ impl Rules {
             n if n == arch.fp() => Base::Fp,
             _ => return None,
         };
-        let (ra, ra_from) = match self.ra {
-            Rule::AtCfa(offset) => (offset, RaFrom::Stack),
-            Rule::Same | Rule::Unmentioned if arch == Arch::Aarch64 => (0, RaFrom::Register),
+        let (ra, ra_from_register) = match self.ra {
+            Rule::AtCfa(offset) => (offset, false),
+            Rule::Same | Rule::Unmentioned if arch == Arch::Aarch64 => (0, true),
             _ => return None,
         };
         let (fp, fp_from) = match (self.fp, self.silent) {
@@ -121,15 +149,36 @@ impl Rules {
             _ => return None,
         };
         let short = |offset: i64| i32::try_from(offset).ok();
-        Some(Usual {
-            cfa: short(offset)?,
-            ra: short(ra)?,
-            fp: short(fp)?,
-            base,
-            ra_from,
-            fp_from,
-            signed: self.signed,
-        })
+        let ra_from = RaFrom::new(ra_from_register, self.signed);
+        let (cfa, ra, fp) = (short(offset)?, short(ra)?, short(fp)?);
+        Some(Usual { cfa, ra, fp, base, ra_from, fp_from, form: Form::Other }.formed())
+    }
+}
+
+/// A frame of which all is known that usual rules need, but perhaps for the link register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub address: CodeAddress,
+    pub sp: u64,
+    pub fp: u64,
+    pub lr: Option<u64>,
+}
+
+/// What is found in the usual case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quick {
+    /// A caller. Its link register is not known.
+    Caller(Known),
+    /// There is none, and nothing else will find one.
+    End(End),
+    /// It is not the usual case.
+    Other,
+}
+
+impl Quick {
+    #[inline(always)]
+    pub fn caller(ra: u64, sp: u64, fp: u64) -> Quick {
+        Quick::Caller(Known { address: ReturnAddress(ra).into(), sp, fp, lr: None })
     }
 }
 
@@ -143,9 +192,17 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
+    #[inline]
     pub fn new(address: CodeAddress, registers: &Registers) -> Spot {
-        let (sp, fp) = (registers.sp(), registers.fp());
-        let lr = if registers.arch() == Arch::Aarch64 { registers.get(LINK) } else { None };
+        let number = |register: usize| registers.get(register as u8);
+        // Each with numbers that the compiler knows.
+        let (sp, fp, lr) = match registers.arch() {
+            Arch::X86_64 => (number(Arch::X86_64.sp()), number(Arch::X86_64.fp()), None),
+            Arch::Aarch64 => {
+                let (sp, fp) = (Arch::Aarch64.sp(), Arch::Aarch64.fp());
+                (number(sp), number(fp), registers.get(LINK))
+            }
+        };
         Spot { address, sp, fp, lr }
     }
 
@@ -174,9 +231,57 @@ impl Usual {
             ra: ra.unwrap_or(0),
             fp: fp.unwrap_or(0),
             base,
-            ra_from: if ra.is_some() { RaFrom::Stack } else { RaFrom::Register },
+            ra_from: RaFrom::new(ra.is_none(), signed),
             fp_from: if fp.is_some() { FpFrom::Stack } else { FpFrom::Same },
-            signed,
+            form: Form::Other,
+        }
+        .formed()
+    }
+
+    /// The rule with its form.
+    #[inline(always)]
+    fn formed(self) -> Usual {
+        let Usual { cfa, ra, fp, base, ra_from, fp_from, .. } = self;
+        let record = (cfa, ra, fp) == (16, -8, -16)
+            && base == Base::Fp
+            && ra_from == RaFrom::Stack
+            && fp_from == FpFrom::Stack;
+        Usual { form: if record { Form::Record } else { Form::Other }, ..self }
+    }
+
+    /// The caller of a frame whose registers are all there, if it has all of its own, too.
+    /// In all other cases [`Usual::apply`] tells what is so.
+    #[inline(always)]
+    pub fn quick(&self, arch: Arch, known: &Known, memory: &mut impl Memory) -> Quick {
+        let Known { address, sp, fp, lr } = *known;
+        let (ra, cfa, fp) = match self.form {
+            Form::Record => {
+                let Some((next, ra)) = memory.pair(fp) else { return Quick::Other };
+                (ra, fp.wrapping_add(16), next)
+            }
+            Form::Other => {
+                let base = if self.base == Base::Sp { sp } else { fp };
+                let cfa = base.wrapping_add_signed(self.cfa.into());
+                let at = |offset: i32| cfa.wrapping_add_signed(offset.into());
+                let ra = match self.ra_from {
+                    RaFrom::Stack | RaFrom::SignedStack => memory.word(at(self.ra)),
+                    RaFrom::Register | RaFrom::SignedRegister => lr,
+                };
+                let Some(ra) = ra else { return Quick::Other };
+                let ra = if self.ra_from.signed() { arch.strip_pac(ra) } else { ra };
+                let fp = match self.fp_from {
+                    FpFrom::Same => Some(fp),
+                    FpFrom::Stack => memory.word(at(self.fp)),
+                    FpFrom::Nowhere => None,
+                };
+                let Some(fp) = fp else { return Quick::Other };
+                (ra, cfa, fp)
+            }
+        };
+        match (cfa > sp || progress(arch, address, Some(sp), cfa).is_ok(), ra) {
+            (false, _) => Quick::Other,
+            (true, 0) => Quick::End(End::NullReturnAddress),
+            (true, ra) => Quick::caller(ra, cfa, fp),
         }
     }
 
@@ -200,13 +305,15 @@ impl Usual {
         let cfa = base.wrapping_add_signed(self.cfa.into());
         progress(arch, spot.address, spot.sp, cfa)?;
         let mut ra = match self.ra_from {
-            RaFrom::Register => spot.lr.ok_or(End::UnknownRegister(LINK))?,
-            RaFrom::Stack => {
+            RaFrom::Register | RaFrom::SignedRegister => {
+                spot.lr.ok_or(End::UnknownRegister(LINK))?
+            }
+            RaFrom::Stack | RaFrom::SignedStack => {
                 let address = cfa.wrapping_add_signed(self.ra.into());
                 memory.word(address).ok_or(End::BadRead { address })?
             }
         };
-        if self.signed {
+        if self.ra_from.signed() {
             ra = arch.strip_pac(ra);
         }
         if ra == 0 {

@@ -68,26 +68,27 @@ struct RowEntry {
 
 #[derive(Debug)]
 pub(crate) struct Cache {
-    briefs: Box<[Pair]>,
+    briefs: Box<[Pair; 1 << BRIEFS]>,
     rows: Box<[Option<RowEntry>]>,
 }
 
 impl Cache {
     pub fn new() -> Cache {
         let brief = BriefEntry { key: Key::NONE, brief: Brief::Long };
+        let briefs = vec![Pair([brief; 2]); 1 << BRIEFS].into_boxed_slice();
         Cache {
-            briefs: vec![Pair([brief; 2]); 1 << BRIEFS].into_boxed_slice(),
+            briefs: briefs.try_into().unwrap_or_else(|_| unreachable!("the length is the type's")),
             rows: vec![None; 1 << ROWS].into_boxed_slice(),
         }
     }
 
     #[inline]
-    pub fn brief(&self, key: Key) -> Option<Brief> {
+    pub fn brief(&self, key: Key) -> Option<&Brief> {
         let Pair([first, second]) = self.briefs.get(key.place(BRIEFS))?;
         if first.key == key {
-            return Some(first.brief);
+            return Some(&first.brief);
         }
-        (second.key == key).then_some(second.brief)
+        (second.key == key).then_some(&second.brief)
     }
 
     pub fn keep_brief(&mut self, key: Key, brief: Brief) {
@@ -128,7 +129,7 @@ mod tests {
         let kept = key(0x1000, 7, Table::Dwarf);
         assert_eq!(cache.brief(kept), None);
         cache.keep_brief(kept, Brief::NotCovered);
-        assert_eq!(cache.brief(kept), Some(Brief::NotCovered));
+        assert_eq!(cache.brief(kept), Some(&Brief::NotCovered));
         for other in [
             key(0x1001, 7, Table::Dwarf),
             key(0x1000, 8, Table::Dwarf),

@@ -269,3 +269,17 @@ fn within(bytes: &[u8], offset: u64, size: u64) -> Option<Range<usize>> {
     let end = start.checked_add(usize::try_from(size).ok()?)?;
     (end <= bytes.len()).then_some(start..end)
 }
+/// How far a file is mapped from where it was linked (modulo 2^64), if offset `pgoff` of it,
+/// which is at `addr`, is the page at which an executable segment starts:
+///
+/// ```text
+/// bias = addr - (p_vaddr + (pgoff - p_offset))
+/// ```
+pub fn bias(bytes: &[u8], addr: u64, pgoff: u64) -> Option<u64> {
+    let elf = goblin::elf::Elf::parse(bytes).ok()?;
+    let segment = elf.program_headers.iter().find(|p| {
+        let page = p.p_offset & !0xfff;
+        p.p_type == PT_LOAD && p.p_flags & PF_X != 0 && page == pgoff
+    })?;
+    Some(addr.wrapping_sub(segment.p_vaddr.wrapping_add(pgoff.wrapping_sub(segment.p_offset))))
+}

@@ -101,13 +101,16 @@ fn check(
     memory: &Copied<&[u8]>,
 ) {
     let walk = |context: &mut Context, limit| -> Walked {
-        let memory = memory.clone();
-        let walk = Walk::new(policy, modules, address, registers, memory, context);
+        let walk = Walk::new(policy, modules, address, registers, memory.clone(), context);
         let mut walk = walk.limit(limit);
         let frames: Vec<Frame> = walk.by_ref().collect();
         assert!(walk.next().is_none(), "frames behind the end");
-        let end = walk.end();
-        (frames, end.unwrap_or_else(|| panic!("a walk without an end")))
+        let end = walk.end().unwrap_or_else(|| panic!("a walk without an end"));
+        let walk = Walk::new(policy, modules, address, registers, memory.clone(), context);
+        let mut visited = Vec::new();
+        let why = walk.limit(limit).visit(|frame| visited.push(frame));
+        assert_eq!((&visited, why), (&frames, end), "visited");
+        (frames, end)
     };
     let mut context = Context::new();
     let (frames, end) = walk(&mut context, LIMIT);

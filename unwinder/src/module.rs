@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 
 use arch::Arch;
 
-use crate::brief::Brief;
+use crate::brief::{Brief, Usual};
 use crate::dwarf::{self, Section};
 use crate::end::TableError;
 use crate::row::{Miss, Row};
@@ -213,16 +213,23 @@ impl<D: Deref<Target = [u8]>> Module<D> {
     /// As [`Module::sframe_row`], in short.
     #[inline]
     pub(crate) fn sframe_brief(&self, at: LookupAddress) -> Brief {
-        let Some(table) = &self.sframe else { return Brief::NotCovered };
-        let at = at.unbiased(self.bias);
-        if let Some(rule) = table.usual(at) {
-            return Brief::Usual(rule);
+        self.sframe_usual(at).map_or_else(|| self.sframe_other(at), Brief::Usual)
+    }
+
+    /// The same, where [`Module::sframe_usual`] has nothing.
+    #[inline(never)]
+    pub(crate) fn sframe_other(&self, at: LookupAddress) -> Brief {
+        match self.sframe.as_ref().map(|table| table.brief(at.unbiased(self.bias))) {
+            Some(Ok(brief)) => brief,
+            None | Some(Err(Miss::NotCovered)) => Brief::NotCovered,
+            Some(Err(Miss::Bad(_))) => Brief::Long,
         }
-        match table.brief(at) {
-            Ok(brief) => brief,
-            Err(Miss::NotCovered) => Brief::NotCovered,
-            Err(Miss::Bad(_)) => Brief::Long,
-        }
+    }
+
+    /// The rule of `.sframe` where it is of the usual kind and nothing is wrong.
+    #[inline(always)]
+    pub(crate) fn sframe_usual(&self, at: LookupAddress) -> Option<Usual> {
+        self.sframe.as_ref()?.usual(at.unbiased(self.bias))
     }
 
     fn placed(&self, mut row: Row) -> Row {

@@ -50,10 +50,17 @@ impl<D> Modules<D> {
     /// The module whose code is at an address.
     #[inline]
     pub fn find(&self, at: LookupAddress) -> Option<&Module<D>> {
+        self.find_with_range(at).map(|(_, module)| module)
+    }
+
+    /// The same, and which addresses around are its, too.
+    #[inline]
+    pub(crate) fn find_with_range(&self, at: LookupAddress) -> Option<(&Range<u64>, &Module<D>)> {
         let address = at.value();
         let after = self.text.partition_point(|(range, _)| range.start <= address);
         let (range, module) = self.text.get(after.checked_sub(1)?)?;
-        if address < range.end { self.modules.get(*module as usize) } else { None }
+        let module = self.modules.get(*module as usize)?;
+        range.contains(&address).then_some((range, module))
     }
 
     /// The modules, in the order in which they were given.

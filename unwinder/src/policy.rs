@@ -84,6 +84,18 @@ impl Policy {
         Policy::new(&[Method::Sframe, Method::Dwarf, Method::SignalCode, Method::FramePointer])
     }
 
+    /// The first method.
+    #[inline]
+    pub(crate) const fn first(&self) -> Option<Method> {
+        self.methods[0]
+    }
+
+    /// Whether there is one method at most.
+    #[inline]
+    pub(crate) const fn is_single(&self) -> bool {
+        self.methods[1].is_none()
+    }
+
     /// The methods, in the order in which they are tried.
     #[inline]
     pub fn methods(&self) -> impl Iterator<Item = Method> + use<> {

@@ -50,6 +50,7 @@ impl Registers {
     }
 
     /// The value of register `number`, if there is such a register and it is known.
+    #[inline]
     pub fn get(&self, number: u8) -> Option<u64> {
         let known = self.known.checked_shr(u32::from(number)).unwrap_or(0) & 1 == 1;
         known.then(|| self.values[usize::from(number)]) // a known register is in range

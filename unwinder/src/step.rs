@@ -63,7 +63,11 @@ pub fn apply(
     if row.rule(row.return_address) == Rule::Undefined {
         return Err(End::Undefined);
     }
-    let frame = Frame { row, registers, section, cfa: cfa(row, registers, section, memory)? };
+    let cfa = match row.cfa {
+        CfaRule::Expression(_) => cfa(row, &with_pc(registers, address), section, memory)?,
+        _ => cfa(row, registers, section, memory)?,
+    };
+    let frame = Frame { row, registers, section, cfa };
     frame.check_progress(address)?;
     let arch = registers.arch();
     let return_address = frame.return_address(memory)?;
@@ -84,6 +88,16 @@ pub fn apply(
         false => ReturnAddress(return_address).into(),
     };
     Ok(Caller { address, registers: caller, cfa: Some(frame.cfa) })
+}
+
+/// x86_64 has a DWARF number for the program counter, that of the return address: linkers'
+/// rules for stubs of the PLT compute with it.
+fn with_pc(registers: &Registers, address: CodeAddress) -> Registers {
+    let mut registers = *registers;
+    if registers.arch() == Arch::X86_64 {
+        registers.set(arch::x86_64::regs::RA as u8, address.value());
+    }
+    registers
 }
 
 /// aarch64's link register.
@@ -114,7 +128,10 @@ struct Frame<'a> {
 
 impl Frame<'_> {
     fn check_progress(&self, address: CodeAddress) -> Result<(), End> {
-        match self.row.signal {
+        // A function may pop its return address into a register and go on.
+        let popped = matches!(self.row.rule(self.row.return_address), Rule::Register { .. });
+        let at_cfa = popped && address.is_exact() && self.registers.sp() == Some(self.cfa);
+        match self.row.signal || at_cfa {
             true => Ok(()), // a signal may have changed stacks
             false => progress(self.registers.arch(), address, self.registers.sp(), self.cfa),
         }
@@ -300,6 +317,35 @@ mod tests {
         let caller = apply(&row, here(), &registers, &[], &mut stack(&[5, 0x10])).unwrap();
         assert_eq!(caller.address, InterruptedAddress(5).into());
         assert_eq!((caller.registers.sp(), caller.registers.get(0)), (Some(0x10), Some(0x100)));
+    }
+
+    /// `pop %rcx`, as before a system call that must not find anything on the stack.
+    #[test]
+    fn a_return_address_that_was_popped() {
+        let mut row = row(Arch::X86_64, 0);
+        row.set(16, Rule::Register { register: 2, offset: 0 });
+        let registers = thread(Arch::X86_64);
+        let caller = apply(&row, here(), &registers, &[], &mut stack(&[])).unwrap();
+        assert_eq!((caller.address, caller.cfa), (ReturnAddress(0x102).into(), Some(SP)));
+        // Not below another frame, whose call would have changed the register.
+        let below = apply(&row, caller.address, &registers, &[], &mut stack(&[]));
+        assert_eq!(below, Err(End::NoProgress { sp: SP, cfa: SP }));
+    }
+
+    /// `DW_OP_breg7 8; DW_OP_breg16 0; DW_OP_lit15; DW_OP_and; DW_OP_lit11; DW_OP_ge;
+    /// DW_OP_lit3; DW_OP_shl; DW_OP_plus`: GNU ld's rule for the stubs of a PLT.
+    #[test]
+    fn a_stubs_rule_computes_with_the_program_counter() {
+        let code = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];
+        let mut row = row(Arch::X86_64, 0);
+        row.cfa = CfaRule::Expression(Expression { offset: 0, len: code.len() as u32 });
+        row.set(16, Rule::AtCfa(-8));
+        let registers = thread(Arch::X86_64);
+        for (offset, caller) in [(0, 5), (6, 5), (10, 5), (11, 7)] {
+            let at = InstructionPointer(0x40_1040 + offset).into();
+            let found = apply(&row, at, &registers, &code, &mut stack(&[5, 7])).unwrap();
+            assert_eq!(found.address, ReturnAddress(caller).into(), "{offset}");
+        }
     }
 
     #[test]

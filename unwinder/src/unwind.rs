@@ -39,6 +39,22 @@ impl Context {
         Context { dwarf: dwarf::Context::new(), cache: None }
     }
 
+    /// Whether tables are not read anew for each frame.
+    pub(crate) const fn remembers(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// The answer of a table in short, if it is remembered.
+    #[inline(always)]
+    pub(crate) fn remembered<D>(
+        &self,
+        modules: &Modules<D>,
+        at: LookupAddress,
+        table: Table,
+    ) -> Option<&Brief> {
+        self.cache.as_ref()?.brief(Key::new(at, modules.generation(), table))
+    }
+
     /// The answer of a table in short.
     #[inline]
     pub(crate) fn brief<D: Deref<Target = [u8]>>(
@@ -49,7 +65,7 @@ impl Context {
     ) -> Brief {
         let key = Key::new(at, modules.generation(), table);
         match self.cache.as_ref().and_then(|cache| cache.brief(key)) {
-            Some(brief) => brief,
+            Some(brief) => *brief,
             None => self.new_brief(modules, at, table),
         }
     }

@@ -56,14 +56,18 @@ fn walks_allocate_nothing() {
         let stack = stacks::random(guest.arch, &sites, 100, &mut stacks::Xorshift(1));
         for mut context in [Context::new(), Context::uncached()] {
             for policy in [Policy::dwarf(), Policy::best(), Policy::new(&Method::ALL)] {
-                let memory = Copied { address: stack.memory.address, bytes: &stack.memory.bytes };
+                let memory =
+                    || Copied { address: stack.memory.address, bytes: &stack.memory.bytes };
                 let mut frames = 0;
                 let count = allocations(|| {
                     let stacks::Stack { address, registers, .. } = &stack;
                     let mut walk =
-                        Walk::new(policy, &modules, *address, registers, memory, &mut context);
+                        Walk::new(policy, &modules, *address, registers, memory(), &mut context);
                     frames = walk.by_ref().count();
                     assert!(walk.end().is_some());
+                    let mut walk =
+                        Walk::new(policy, &modules, *address, registers, memory(), &mut context);
+                    walk.visit(|_| frames += 1);
                 });
                 assert_eq!(count, 0, "{}: {policy:?}", guest.name);
                 walked += frames;

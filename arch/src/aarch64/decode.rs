@@ -33,6 +33,21 @@ pub fn insn(code: &[u8]) -> Option<Insn> {
     })
 }
 
+/// See [`crate::decode::branch_target`].
+pub fn branch_target(code: &[u8], pc: u64) -> Option<u64> {
+    let word = u32::from_le_bytes(*code.first_chunk::<LEN>()?);
+    // Lowest bit and width of the distance in words.
+    let (low, width) = match (class(word), word >> 24 & 0x7f) {
+        (InsnClass::Branch { indirect: false, conditional: false }, _)
+        | (InsnClass::Call { indirect: false }, _) => (0, 26),
+        (InsnClass::Branch { conditional: true, .. }, 0x36 | 0x37) => (5, 14),
+        (InsnClass::Branch { conditional: true, .. }, _) => (5, 19),
+        _ => return None,
+    };
+    let signed = (word << (32 - low - width)) as i32 >> (32 - width);
+    Some(pc.wrapping_add((i64::from(signed) * 4) as u64))
+}
+
 /// `sp` gets what is computed from another register: ADD and SUB (immediate) of another
 /// than `sp`, among them `mov sp, xN`, ADD and SUB (extended register), AND (immediate).
 const fn sets_sp(word: u32) -> bool {

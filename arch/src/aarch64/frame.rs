@@ -1,7 +1,5 @@
 //! Frames as A64 compilers make them.
 
-use crate::aarch64::decode::class;
-use crate::decode::InsnClass;
 use crate::frame::FrameStep;
 
 fn word(code: &[u8]) -> Option<u32> {
@@ -41,26 +39,6 @@ pub fn frame_step(code: &[u8]) -> Option<FrameStep> {
         0x9100_03ff | 0x9100_03bf | 0xd100_03bf => Some(Teardown), // add sp, sp|x29, n
         _ => None,
     }
-}
-
-/// See [`crate::frame::branch_target`].
-pub fn branch_target(code: &[u8], pc: u64) -> Option<u64> {
-    let word = word(code)?;
-    // A field of `bits` bits from bit `low` on, in words, as signed bytes.
-    let field = |low: u32, bits: u32| {
-        let top = (word >> low << (32 - bits)) as i32;
-        i64::from(top >> (32 - bits)) * 4
-    };
-    let distance = match (class(word), word >> 24) {
-        (InsnClass::Branch { indirect: true, .. } | InsnClass::Call { indirect: true }, _) => {
-            return None;
-        }
-        (InsnClass::Call { .. } | InsnClass::Branch { conditional: false, .. }, _) => field(0, 26),
-        (InsnClass::Branch { .. }, 0x36 | 0x37 | 0xb6 | 0xb7) => field(5, 14),
-        (InsnClass::Branch { .. }, _) => field(5, 19),
-        _ => return None,
-    };
-    Some(pc.wrapping_add_signed(distance))
 }
 
 /// See [`crate::frame::plt_entry_len`]: `adrp x16, …`, `ldr x17, [x16, …]`, `add x16, x16, …`,

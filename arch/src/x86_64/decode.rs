@@ -331,6 +331,24 @@ fn class(p: &Parts) -> InsnClass {
     }
 }
 
+/// See [`crate::decode::branch_target`].
+pub fn branch_target(code: &[u8], pc: u64) -> Option<u64> {
+    use InsnClass::{Branch, Call};
+    let p = parse(code)?;
+    if !matches!(class(&p), Branch { indirect: false, .. } | Call { indirect: false }) {
+        return None;
+    }
+    let distance = match *code.get(p.len - p.imm..p.len)? {
+        [a] => i64::from(a as i8),
+        [a, b] => i64::from(i16::from_le_bytes([a, b])),
+        [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+        _ => return None,
+    };
+    let target = pc.wrapping_add(p.len as u64).wrapping_add(distance as u64);
+    // A 16-bit distance cuts the address.
+    Some(if p.imm == 2 { target & 0xffff } else { target })
+}
+
 /// `rsp` gets a value that depends on another register or on memory, or an immediate one.
 fn sets_sp(p: &Parts, code: &[u8]) -> bool {
     const RSP: u8 = 4;

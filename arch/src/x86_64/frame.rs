@@ -79,17 +79,6 @@ fn immediate(p: &Parts, code: &[u8]) -> i64 {
     }
 }
 
-/// See [`crate::frame::branch_target`].
-pub fn branch_target(code: &[u8], pc: u64) -> Option<u64> {
-    let p = parse(code).filter(|p| !p.vex)?;
-    match (p.map, p.opcode) {
-        (Map::One, 0x70..=0x7f | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb) | (Map::Two, 0x80..=0x8f) => {
-            Some(pc.wrapping_add(p.len as u64).wrapping_add_signed(immediate(&p, code)))
-        }
-        _ => None,
-    }
-}
-
 /// See [`crate::frame::plt_entry_len`]: `endbr64`, if there is one, and `jmp [rip + n]`.
 pub fn plt_entry_len(code: &[u8]) -> Option<usize> {
     let landing = if frame_step(code) == Some(FrameStep::Landing) { 4 } else { 0 };

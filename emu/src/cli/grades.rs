@@ -1,6 +1,9 @@
-//! How well each way to unwind did, in a line.
+//! How well each way to unwind did: in a line, and by program point.
 
-use crate::grade::{MethodTally, Verdict};
+use std::fmt::Write as _;
+
+use crate::cli::output::Style;
+use crate::grade::{ByPoint, MethodTally, Verdict};
 
 /// `412 samples: fp 93.0 % (29 missing frame), dwarf 100 %, sframe 0 % (412 no coverage)`:
 /// the share of exact stacks, then what the others were.
@@ -29,6 +32,46 @@ fn method(tally: &MethodTally) -> String {
     }
 }
 
+/// Exact stacks of all stacks, for each program point and method; nothing if all are exact.
+///
+/// ```text
+///   program point      fp  dwarf  sframe
+///   entry             0/3    3/3     0/3
+///   body            25/25  25/25    0/25
+/// ```
+pub fn table(counts: &ByPoint, methods: &[String], style: Style) -> String {
+    let whole = |exact: &u64, samples: u64| *exact == samples;
+    if counts.rows().all(|(_, row)| row.exact.iter().all(|e| whole(e, row.samples))) {
+        return String::new();
+    }
+    let cell = |exact: u64, samples: u64| format!("{exact}/{samples}");
+    let first = counts.rows().map(|(point, _)| point.name().len()).chain([HEAD.len()]).max();
+    let first = first.unwrap_or_default();
+    let width = |n: usize, name: &str| {
+        let cells = counts.rows().map(|(_, row)| cell(row.exact[n], row.samples).len());
+        cells.chain([name.len()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = methods.iter().enumerate().map(|(n, name)| width(n, name)).collect();
+    let mut head = format!("  {HEAD:<first$}");
+    for (name, width) in methods.iter().zip(&widths) {
+        let _ = write!(head, "  {name:>width$}");
+    }
+    let mut text = format!("{}\n", style.bold(&head));
+    for (point, row) in counts.rows() {
+        let _ = write!(text, "  {:<first$}", point.name());
+        for (exact, width) in row.exact.iter().zip(&widths) {
+            let cell = format!("{:>width$}", cell(*exact, row.samples));
+            let cell = if whole(exact, row.samples) { cell } else { style.red(&cell) };
+            let _ = write!(text, "  {cell}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Head of the table's first column.
+const HEAD: &str = "program point";
+
 /// A percentage with one digit, which says 100 and 0 only where it is all or none.
 fn share(part: u64, whole: u64) -> String {
     match (part, whole) {
@@ -41,6 +84,7 @@ fn share(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grade::ProgramPoint;
     use std::collections::BTreeMap;
 
     fn tally(name: &str, verdicts: &[(Verdict, u64)]) -> MethodTally {
@@ -48,6 +92,22 @@ mod tests {
             name: name.to_owned(),
             verdicts: BTreeMap::from_iter(verdicts.iter().copied()),
         }
+    }
+
+    #[test]
+    fn a_table() {
+        let methods = ["fp".to_owned(), "dwarf".to_owned()];
+        let mut counts = ByPoint::default();
+        counts.count(ProgramPoint::Body, &[Verdict::Exact; 2]);
+        assert_eq!(table(&counts, &methods, Style::PLAIN), "");
+        counts.count(ProgramPoint::Entry, &[Verdict::MissingFrame, Verdict::Exact]);
+        let expected = [
+            "  program point   fp  dwarf\n",
+            "  entry          0/1    1/1\n",
+            "  body           1/1    1/1\n",
+        ];
+        let expected = expected.concat();
+        assert_eq!(table(&counts, &methods, Style::PLAIN), expected);
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //!                  │           ▲ Ctrl-C                                  └─► tally
 //!                  │           └─► death, summary, unsupported (stderr) ◄────┘
 //!                  ├─► show ─► columns (stdout)
+//!                  ├─► explain (stdout, or a picture)
 //!                  └─► guests (stdout)
 //! ```
 //!
-//! One file a subcommand ([`run`], [`show`], [`guests`]); [`options`] holds the command line,
+//! One file a subcommand ([`run`], [`show`], [`explain`], [`guests`]); [`options`] holds the command line,
 //! [`output`] the way errors and the profile go out, [`world`] finds the guest.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
 //! [`columns`] lays out code beside unwind rows.
@@ -18,6 +19,7 @@ pub mod check;
 pub mod check_table;
 pub mod columns;
 pub mod death;
+pub mod explain;
 pub mod grades;
 pub mod guests;
 pub mod machine;
@@ -61,6 +63,7 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
         Command::Run(options) => run::run(&options, words),
         Command::Check(options) => check::run(&options, words),
         Command::Show(options) => show::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Guests(options) => guests::run(&options),
     }
 }
@@ -92,7 +95,7 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
         line.push_str(tip);
     }
     let subcommand = words.get(1).and_then(|w| w.to_str());
-    let of = match subcommand.filter(|w| ["run", "show", "guests"].contains(w)) {
+    let of = match subcommand.filter(|w| ["run", "show", "explain", "guests"].contains(w)) {
         Some(word) => format!(" {word}"),
         None => String::new(),
     };

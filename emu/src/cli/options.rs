@@ -8,6 +8,7 @@ use arch::Arch;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::cli::explain::ExplainOptions;
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
 use crate::perf::event::{self, Defaults, EventError};
@@ -26,6 +27,7 @@ Examples:
   emu run                       sample the demo program into perf.data
   emu run -- ./prog arg         sample a program of your own
   emu run --arch aarch64 bench  sample a catalogue guest for the other architecture
+  emu explain perf.data 3       one sample of a run with --truth, word by word
   emu guests                    list the catalogue
   emu run --help                all options of a run, what the guest sees, exit status"
 )]
@@ -77,6 +79,8 @@ pub enum Command {
     Show(ShowOptions),
     /// Check every unwinder at every instruction that a guest executes
     Check(Box<CheckOptions>),
+    /// Explain a sample of a run with --truth: its stack, and what each unwinder made of it
+    Explain(ExplainOptions),
     /// List the catalogue of guests, or show one of them
     Guests(GuestsOptions),
 }
@@ -253,7 +257,8 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
     pub pmu_irq: PmuIrq,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
-    /// user stacks it gets right
+    /// user stacks it gets right; the true stacks go into FILE.truth beside the profile, for
+    /// `emu explain`
     #[arg(long)]
     pub truth: bool,
 }
@@ -558,7 +563,7 @@ mod tests {
         assert!(events[0].callchain && events[0].max_stack == 0);
         assert_eq!((o.output.output, o.output.format), (None, Format::PerfData));
         assert!(!o.output.quiet && !o.machine.strict && !o.machine.strace);
-        assert_eq!((o.machine.arch, o.machine.pmu_irq), (None, PmuIrq::Nmi));
+        assert_eq!((o.machine.arch, o.sampling.pmu_irq), (None, PmuIrq::Nmi));
         assert_eq!((o.machine.seed, o.machine.aslr, o.machine.max_instructions), (1, None, None));
         assert_eq!((o.world.root, o.world.env, o.command), (None, vec![], vec![]));
     }
@@ -635,7 +640,7 @@ mod tests {
     #[test]
     fn words_of_the_machine() {
         let o = run(&["--arch", "aarch64", "--pmu-irq", "irq", "--seed", "5", "--aslr", "6"]);
-        assert_eq!((o.machine.arch, o.machine.pmu_irq), (Some(Arch::Aarch64), PmuIrq::Irq));
+        assert_eq!((o.machine.arch, o.sampling.pmu_irq), (Some(Arch::Aarch64), PmuIrq::Irq));
         assert_eq!((o.machine.seed, o.machine.aslr), (5, Some(6)));
         assert!(error(&["--arch", "arm"]).contains("x86_64 or aarch64"));
         assert!(error(&["--format", "pprof"]).contains("perf, folded, script"));

@@ -247,6 +247,16 @@ impl Destination {
     }
 }
 
+impl Destination {
+    /// The name of a file beside the profile, if that is, or will be, a regular file.
+    pub fn beside(&self, name: impl Fn(&Path) -> PathBuf) -> Option<PathBuf> {
+        match self {
+            Destination::File(path) if path.is_file() || !path.exists() => Some(name(path)),
+            _ => None,
+        }
+    }
+}
+
 /// The profile's name when `-o` does not give one.
 pub const fn default_file(format: Format) -> &'static str {
     match format {
@@ -259,6 +269,11 @@ pub const fn default_file(format: Format) -> &'static str {
 /// The kernel's symbols beside a profile.
 pub fn kallsyms_of(profile: &Path) -> PathBuf {
     with_suffix(profile, ".kallsyms")
+}
+
+/// The true stacks beside a profile.
+pub fn truth_of(profile: &Path) -> PathBuf {
+    with_suffix(profile, ".truth")
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -284,16 +299,30 @@ fn open_pipe(path: &Path) -> Result<Option<fs::File>, Failure> {
     })
 }
 
-/// Renames the profile `path`, if it is a regular file, to `path.old`, and the kernel's
-/// symbols beside it to `path.old.kallsyms`.
+/// Renames the profile `path`, if it is a regular file, to `path.old`, and so the kernel's
+/// symbols and the truth beside it, to `path.old.kallsyms` and `path.old.truth`.
 fn keep_old(path: &Path) -> Result<(), Failure> {
     if !path.is_file() {
         return Ok(());
     }
     let old = with_suffix(path, ".old");
     rename(path, &old)?;
-    let symbols = kallsyms_of(path);
-    if symbols.is_file() { rename(&symbols, &kallsyms_of(&old)) } else { Ok(()) }
+    for beside in [kallsyms_of, truth_of] {
+        if beside(path).is_file() {
+            rename(&beside(path), &beside(&old))?;
+        } else if beside(&old).is_file() {
+            // Of the profile that is overwritten.
+            remove(&beside(&old))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<(), Failure> {
+    fs::remove_file(path).map_err(|e| {
+        let message = format!("cannot remove {}: {e}; choose another file with -o", path.display());
+        Failure::new(status::FAILURE, message)
+    })
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), Failure> {

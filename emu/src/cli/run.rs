@@ -1,6 +1,8 @@
 //! `emu run`: from options to an exit status.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use crate::cli::death::{Death, Report};
@@ -8,13 +10,13 @@ use crate::cli::grades;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::RunOptions;
 use crate::cli::output::{
-    Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr,
+    Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr, truth_of,
 };
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
-use crate::grade::Watch;
+use crate::grade::{TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
 use crate::kernel::{Kernel, State};
@@ -33,13 +35,12 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken: taken };
     let world = setup.build(&options.command)?;
     let mut state = setup.start(&world, options.sampling.pmu_irq, events, cmdline)?;
-    let watch = match options.sampling.truth {
-        true => Some(watch(&mut state)?),
-        false => None,
-    };
-
     let format = options.output.format;
     let output = destination.open(format)?;
+    let watch = match options.sampling.truth {
+        true => Some(watch(&mut state, &destination)?),
+        false => None,
+    };
     let mut profile = Recorder::open(format, &state, output)?;
     let stop = Stop::on_signals()?;
     let kernel = Kernel::new(state);
@@ -57,17 +58,37 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         report(state, options, &world, &outcome, shown, &mut profile.tally);
     });
     if let Some(watch) = &watch {
-        to_stderr(&format!("\n{}\n", watch.with_tallies(grades::line)));
+        let style = Style::of_stderr();
+        let table = watch.with_points(|counts, methods| grades::table(counts, methods, style));
+        to_stderr(&format!("\n{}\n{table}", watch.with_tallies(grades::line)));
     }
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
+    if let (Some(watch), Some(file)) = (&watch, destination.beside(truth_of)) {
+        watch.finish().map_err(|e| truth_failure(&file, &e))?;
+    }
     Ok(exit_status(ending, &stop))
 }
 
-/// Begins to keep the true stack and to grade the samples.
-fn watch(state: &mut State) -> Result<Watch, Failure> {
-    let images = world::images(state.arch, state.vfs.tree.root());
-    Watch::start(state, images).map_err(|e| Failure::new(status::FAILURE, e))
+/// Begins to keep the true stack and to grade the samples; into a file beside the profile, if
+/// that is a file.
+fn watch(state: &mut State, destination: &Destination) -> Result<Watch, Failure> {
+    let root = state.vfs.tree.root();
+    let images = world::images(state.arch, root);
+    let file = match destination.beside(truth_of) {
+        Some(path) => {
+            let out = File::create(&path).map_err(|e| truth_failure(&path, &e))?;
+            let root = root.map(|root| root.to_string_lossy().into_owned());
+            Some(TruthFile { out: Box::new(out), root })
+        }
+        None => None,
+    };
+    Watch::start(state, images, file).map_err(|e| Failure::new(status::FAILURE, e))
+}
+
+fn truth_failure(file: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot write the truth to {}: {error}; choose -o", file.display());
+    Failure::new(status::FAILURE, message)
 }
 
 /// Takes the records: into the profile and into the summary's counts.

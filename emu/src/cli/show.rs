@@ -6,7 +6,10 @@ use std::ops::Range;
 
 use arch::Arch;
 use unwinder::Module;
+use unwinder::dwarf::ErrorKind;
 use unwinder::elf::Slice;
+use unwinder::module::Problem;
+use unwinder::sframe::check::Severity;
 
 use crate::cli::columns::{Columns, Last};
 use crate::cli::options::ShowOptions;
@@ -16,13 +19,16 @@ use crate::cli::world;
 use crate::engine::FileMap;
 use crate::loader::{FileError, LoadError, elf};
 use crate::show::code::Part;
-use crate::show::{Agreement, Code, Piece, Pieces, Rows};
+use crate::show::{Agreement, Code, Line, Piece, Pieces, Rows};
 
 /// Columns when nobody says how many.
 const WIDTH: u16 = 100;
 
 /// Faults of a table that are printed, each on a line.
 const MAX_PROBLEMS: usize = 20;
+
+/// Characters of the name of a jump's target.
+const MAX_TARGET: usize = 60;
 
 /// Similar names that are looked for among so many.
 const MAX_NAMES: usize = 200_000;
@@ -88,10 +94,14 @@ fn report_problems(bytes: &[u8], module: &Module<Slice<&[u8]>>) {
     if let Err(error) = elf::check_extents(bytes) {
         complain(&format!("{name}: {error}"));
     }
-    let mut problems: Vec<String> = module.problems().iter().map(ToString::to_string).collect();
+    // Entries for no instruction are strange, but hide none.
+    let empty = |problem: &&Problem| matches!(problem, Problem::Dwarf(e) if e.kind == ErrorKind::EmptyRange);
+    let told = module.problems().iter().filter(|p| !empty(p));
+    let mut problems: Vec<String> = told.map(ToString::to_string).collect();
     if let Some(table) = module.sframe() {
         let found = table.check_within(module.text());
-        problems.extend(found.iter().map(ToString::to_string));
+        let errors = found.iter().filter(|p| p.severity() > Severity::Warning);
+        problems.extend(errors.map(ToString::to_string));
     }
     problems.dedup();
     for problem in problems.iter().take(MAX_PROBLEMS) {
@@ -290,10 +300,22 @@ impl<'a, 'b> Listing<'a, 'b> {
             let rows = self.rows.at(line.address);
             self.counts.add(rows.agreement, before);
             before = rows.agreement;
-            let text = self.columns.lines(&line, &rows, marked, &mut last);
+            let target = self.target(piece, &line);
+            let text = self.columns.lines(&line, target.as_deref(), rows, marked, &mut last);
             self.out.write_all(text.as_bytes())?;
         }
         Ok(())
+    }
+
+    /// The name of what a line of `piece` jumps to or calls, if that is elsewhere.
+    fn target(&self, piece: &Piece, line: &Line) -> Option<String> {
+        let target = line.target().filter(|at| !piece.range.contains(at))?;
+        let (name, start) = self.binary.pieces.symbols().name(target)?;
+        let name: String = one_line(&name).chars().take(MAX_TARGET).collect();
+        Some(match target - start {
+            0 => name,
+            offset => format!("{name}+{offset:#x}"),
+        })
     }
 
     /// `fib  0x401370..0x4013c8  .eh_frame+0x1c8  .sframe+0x40`
@@ -304,7 +326,11 @@ impl<'a, 'b> Listing<'a, 'b> {
                 format!("{}+{:#x}", one_line(name), start - from)
             }
             Some((name, _)) => one_line(name).into_owned(),
-            None => "(no symbol)".to_owned(),
+            None => {
+                let section = self.binary.part(start).and_then(|part| part.name.as_deref());
+                let within = section.map(|name| format!(", {}", one_line(name)));
+                format!("(no symbol{})", within.unwrap_or_default())
+            }
         };
         let mut rest = format!("  {start:#x}..{end:#x}");
         if let Some(fde) = piece.fde {

@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use arch::Arch;
-use arch::decode::{Decoder, InsnClass, Special};
+use arch::decode::{Decoder, InsnClass, Special, branch_target};
 use memmap2::{MmapMut, MmapOptions};
 use rustix::mm::MprotectFlags;
 
@@ -378,7 +378,8 @@ impl Counts {
         self.blocks.get(&(addr, size))
     }
 
-    /// A block, decoded from `code()` if it is new. The fast path counts it from now on if
+    /// A block, decoded from `code()` if it is new; `enters_function` says of the target of a
+    /// direct jump at its end whether a function starts there. The fast path counts it from now on if
     /// it can.
     pub fn get_or_decode(
         &mut self,
@@ -386,12 +387,13 @@ impl Counts {
         addr: u64,
         size: u32,
         code: impl FnOnce(&mut Vec<u8>),
+        enters_function: impl FnOnce(u64) -> bool,
     ) -> &Block {
         let (decoder, arch) = (&self.decoder, self.arch);
         let block = self.blocks.entry((addr, size)).or_insert_with(|| {
             let mut bytes = Vec::with_capacity(size as usize);
             code(&mut bytes);
-            decode(decoder, &bytes)
+            decode(decoder, &bytes, addr, enters_function)
         });
         self.sizes.insert(addr, size);
         let slow = block.rep.is_some() || block.forbidden.is_some() || hot.scheduled;
@@ -407,18 +409,31 @@ impl Counts {
     }
 }
 
-fn decode(decoder: &Decoder, bytes: &[u8]) -> Block {
+fn decode(
+    decoder: &Decoder,
+    bytes: &[u8],
+    addr: u64,
+    enters_function: impl FnOnce(u64) -> bool,
+) -> Block {
     let decoded = decoder.decode_block(bytes);
     let last = decoded.starts.last().copied().unwrap_or(0);
     let forbidden = decoded
         .specials
         .first()
         .and_then(|&(at, why)| Some((decoded.starts.binary_search(&at).ok()?, why)));
+    let enters = match decoded.last {
+        InsnClass::Branch { indirect: false, .. } => {
+            let insn = bytes.get(usize::from(last)..).unwrap_or_default();
+            let pc = addr.wrapping_add(u64::from(last));
+            branch_target(decoder.arch(), insn, pc).is_some_and(enters_function)
+        }
+        _ => false,
+    };
     Block {
         branches: u8::from(decoded.last.is_branch()),
         rep: matches!(decoded.last, InsnClass::Rep).then_some(last),
         forbidden,
-        flow: BlockFlow::new(decoded.last, decoded.sets_sp),
+        flow: BlockFlow::new(decoded.last, decoded.sets_sp, enters),
         starts: decoded.starts.into_boxed_slice(),
     }
 }

@@ -42,8 +42,8 @@ impl FileMap {
             None
         } else {
             // SAFETY: memmap2 asks that the file is not truncated while the map is
-            // read. `bytes` is used only to parse headers right after opening, and
-            // everything else goes through `read_at`.
+            // read. `bytes` is used only to parse headers right after opening, or to show
+            // a file that is not run, and everything else goes through `read_at`.
             #[allow(unsafe_code)]
             Some(unsafe { Mmap::map(&file)? })
         };
@@ -60,7 +60,7 @@ impl FileMap {
         self.len == 0
     }
 
-    /// The whole file, for parsing right after [`FileMap::open`].
+    /// The whole file, for parsing right after [`FileMap::open`] or for looking at it only.
     pub fn bytes(&self) -> &[u8] {
         self.map.as_deref().unwrap_or(&[])
     }

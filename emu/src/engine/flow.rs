@@ -1,4 +1,4 @@
-//! Calls, returns and indirect jumps, as they happen.
+//! Calls, returns, indirect jumps and jumps to functions, as they happen.
 //!
 //! Each is seen when the block after it starts: only then are its target and the stack
 //! pointer known. The block that ends in one therefore hides the budget (`Hold`), so that
@@ -15,7 +15,9 @@ pub enum Transfer {
     Call,
     /// A return instruction.
     Return,
-    /// A jump to an address in a register or in memory.
+    /// A jump to an address in a register or in memory, or a direct jump to where the sink
+    /// says that a function starts. A conditional one that is not taken goes to the next
+    /// instruction.
     Jump,
 }
 
@@ -44,6 +46,12 @@ pub trait FlowSink {
     /// them, if they are wanted, else nothing.
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]);
 
+    /// Whether a function starts at `addr`: asked once for each translated block that ends in
+    /// a direct jump. A sink that says no sees no direct jumps.
+    fn is_function(&self, _addr: u64) -> bool {
+        false
+    }
+
     /// Whether the registers at calls are wanted.
     fn wants_registers(&self) -> bool {
         false
@@ -60,12 +68,13 @@ impl BlockFlow {
     pub const NONE: BlockFlow = BlockFlow(0);
     const SETS_SP: u8 = 4;
 
-    /// A block that ends in an instruction of `class`, and sets the stack pointer or not.
-    pub const fn new(class: InsnClass, sets_sp: bool) -> BlockFlow {
+    /// A block that ends in an instruction of `class`, and sets the stack pointer or not;
+    /// `enters_function`: it ends in a direct jump to a function's start.
+    pub const fn new(class: InsnClass, sets_sp: bool, enters_function: bool) -> BlockFlow {
         let kind = match class {
             InsnClass::Call { .. } => 1,
             InsnClass::Return => 2,
-            InsnClass::Branch { indirect: true, .. } => 3,
+            InsnClass::Branch { indirect, .. } if indirect || enters_function => 3,
             _ => 0,
         };
         BlockFlow(kind | if sets_sp { BlockFlow::SETS_SP } else { 0 })
@@ -148,21 +157,18 @@ impl Flow {
         Flow { sink, events, saved: Vec::with_capacity(Flow::BATCH), wants_registers }
     }
 
-    /// The transfer at the end of `hold`'s block went to `to`.
-    #[inline]
-    pub fn push(
-        &mut self,
-        hold: &Hold,
-        to: u64,
-        sp: u64,
-        sp_was_set: bool,
-        saved: impl FnOnce() -> CalleeSaved,
-    ) {
-        let Some(kind) = BlockFlow::from_number(hold.flow as u8).transfer() else { return };
-        if kind == Transfer::Call && self.wants_registers {
+    /// Whether a direct jump to `addr` is an event.
+    pub fn enters_function(&self, addr: u64) -> bool {
+        self.sink.is_function(addr)
+    }
+
+    /// A transfer has landed.
+    #[inline(always)]
+    pub fn push(&mut self, event: Event, saved: impl FnOnce() -> CalleeSaved) {
+        if self.wants_registers && event.kind == Transfer::Call {
             self.saved.push(saved());
         }
-        self.events.push(Event { kind, next: hold.end(), to, sp, sp_was_set });
+        self.events.push(event);
         if self.events.len() == Flow::BATCH {
             self.flush();
         }

@@ -13,7 +13,7 @@ use unicorn_engine_sys as uc;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
 use crate::engine::counting::{Counts, Hot, HotMemory, Left, cost};
-use crate::engine::flow::{BlockFlow, CalleeSaved, Flow, Hold};
+use crate::engine::flow::{BlockFlow, CalleeSaved, Event, Flow, Hold};
 use crate::engine::hooks::on_inlined_block;
 use crate::engine::inline::{Inlined, Plan, Site, Sites};
 use crate::engine::schedule::Schedule;
@@ -305,7 +305,9 @@ impl Shared {
         if self.counts.get(addr, size).is_none() {
             let mut bytes = Vec::new();
             self.copy_code(addr, size, &mut bytes);
-            self.counts.get_or_decode(&mut self.hot, addr, size, |out| out.append(&mut bytes));
+            let (flow, hot) = (&self.flow, &mut self.hot);
+            let enters = |target| flow.as_ref().is_some_and(|f| f.enters_function(target));
+            self.counts.get_or_decode(hot, addr, size, |out| out.append(&mut bytes), enters);
         }
     }
 
@@ -322,9 +324,8 @@ impl Shared {
     pub(super) fn count_slowly(&mut self, addr: u64, size: u32) -> bool {
         let continues = self.continues_rep(addr);
         self.ensure_block(addr, size);
-        let mut bytes = Vec::new();
         let (counts, hot) = (&mut self.counts, &mut self.hot);
-        let block = counts.get_or_decode(hot, addr, size, |out| out.append(&mut bytes));
+        let block = counts.get_or_decode(hot, addr, size, |_| {}, |_| false);
         let insns = block.len() - u64::from(continues);
         let branches = u64::from(block.branches);
         let stop_before = block.forbidden.is_some();
@@ -447,23 +448,26 @@ impl Shared {
     /// has it, or 0.
     #[inline]
     pub(super) fn end_flow(&mut self, raw: *mut uc::uc_engine, env: u64, to: u64) {
-        let hold = self.hot.hold;
+        // Each field by itself, as translated code wrote it: a wider load would have to wait.
+        let (number, next) = (self.hot.hold.flow, self.hot.hold.end());
+        self.hot.left = self.hot.hold.left;
         self.hot.hold.flow = 0;
-        self.hot.left = hold.left;
+        let kind = BlockFlow::from_number(number as u8).transfer();
         let sp_was_set = self.hot.sp_was_set != 0;
         self.hot.sp_was_set = 0;
-        let Some(flow) = &mut self.flow else { return };
+        let (Some(flow), Some(kind)) = (&mut self.flow, kind) else { return };
         if self.env == Env::Proved && env != 0 {
             let arch = self.arch;
             // SAFETY: in translated code `env` points to the guest's registers, as was
             // compared often enough.
             let at = unsafe { EnvRegisters::at(arch, env) };
-            flow.push(&hold, to, at.sp(), sp_was_set, || at.saved());
+            let sp = at.sp();
+            flow.push(Event { kind, next, to, sp, sp_was_set }, || at.saved());
             return;
         }
         let (sp, saved) = self.ask(raw, env);
         if let Some(flow) = &mut self.flow {
-            flow.push(&hold, to, sp, sp_was_set, || saved);
+            flow.push(Event { kind, next, to, sp, sp_was_set }, || saved);
         }
     }
 
@@ -562,23 +566,25 @@ impl EnvRegisters {
         EnvRegisters { arch, base: (env + offset) as usize as *const u64 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn register(self, i: usize) -> u64 {
         // SAFETY: see `at`; `i` is a register's number.
         unsafe { *self.base.add(i) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn sp(self) -> u64 {
         self.register(if self.arch == Arch::X86_64 { 4 } else { 31 })
     }
 
+    /// Loads alone: they go straight to where the array is wanted.
+    #[inline(always)]
     fn saved(self) -> CalleeSaved {
-        let mut saved = CalleeSaved::default();
-        for (place, &i) in saved.iter_mut().zip(callee_saved(self.arch)) {
-            *place = self.register(i);
+        let r = |i: usize| self.register(i);
+        match self.arch {
+            Arch::X86_64 => [r(3), r(5), r(12), r(13), r(14), r(15), 0, 0, 0, 0, 0],
+            Arch::Aarch64 => std::array::from_fn(|i| r(19 + i)),
         }
-        saved
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arch::{Arch, Regs};
-use unwinder::elf::Slice;
+use unwinder::elf::{Slice, bias};
 use unwinder::plug::{Stop, ThirdParty};
 use unwinder::{
     CodeAddress, Context, End, InstructionPointer, Memory, Module, Modules, Policy, Registers,
@@ -96,7 +96,13 @@ impl Methods {
     /// A file was mapped: offset `pgoff` of it is at address `addr`. What is no ELF file, or
     /// has no such executable part, gives no module.
     pub fn map(&mut self, name: &str, bytes: &Bytes, addr: u64, pgoff: u64) {
-        let Some(bias) = bias(bytes, addr, pgoff) else { return };
+        if let Some(bias) = bias(bytes, addr, pgoff) {
+            self.map_at(name, bytes, bias);
+        }
+    }
+
+    /// As [`Methods::map`], for a file that is `bias` bytes above where it was linked.
+    pub fn map_at(&mut self, name: &str, bytes: &Bytes, bias: u64) {
         for other in &mut self.others {
             // One that cannot be loaded has no coverage, as its steps will say.
             let _ = other.load(name, bytes, bias);
@@ -230,20 +236,4 @@ impl std::fmt::Debug for Methods {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Methods").field("names", &self.names).finish_non_exhaustive()
     }
-}
-
-/// How far the file is mapped from where it was linked, if an executable segment holds the
-/// page at offset `pgoff`:
-///
-/// ```text
-/// bias = addr - (p_vaddr + (pgoff - p_offset))
-/// ```
-pub fn bias(bytes: &[u8], addr: u64, pgoff: u64) -> Option<u64> {
-    use goblin::elf::program_header::{PF_X, PT_LOAD};
-    let elf = goblin::elf::Elf::parse(bytes).ok()?;
-    let segment = elf.program_headers.iter().find(|p| {
-        let page = p.p_offset & !0xfff;
-        p.p_type == PT_LOAD && p.p_flags & PF_X != 0 && page == pgoff
-    })?;
-    Some(addr.wrapping_sub(segment.p_vaddr.wrapping_add(pgoff.wrapping_sub(segment.p_offset))))
 }

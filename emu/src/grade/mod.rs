@@ -3,18 +3,22 @@
 //! ```text
 //! registers, memory, modules ─► each method's walk ─┐
 //!                                                   ├─► Verdict ─► Tally, one for each method
-//! truth::Stack ─► true return addresses ────────────┘
+//! truth::Stack ─► true return addresses ────────────┤
+//! pc, code ─► ProgramPoint ─► ByPoint               └─► file: all of it, to be explained
 //! ```
 
+pub mod by_point;
 pub mod check;
+pub mod file;
 pub mod grader;
 pub mod methods;
 pub mod point;
 pub mod verdict;
 pub mod watch;
 
+pub use by_point::ByPoint;
 pub use grader::{Grader, MethodTally};
 pub use methods::{MethodId, Methods};
 pub use point::{Points, ProgramPoint};
 pub use verdict::{Verdict, compare};
-pub use watch::Watch;
+pub use watch::{TruthFile, Watch};

@@ -21,7 +21,8 @@
 //! body               all else
 //! ```
 //!
-//! The first that applies holds. That a `pop` behind a call removes an argument, or a jump to
+//! The first that applies holds. Behind a system call that ends its function, where a thread
+//! is while the kernel works, the point is that of the call. That a `pop` behind a call removes an argument, or a jump to
 //! a register is one of a `switch`, the shape does not say: rare, and they count as frame work
 //! only in a block that leaves the function.
 
@@ -30,13 +31,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arch::Arch;
-use arch::decode::{InsnClass, insn};
-use arch::frame::{FrameStep, branch_target, frame_step, plt_entry_len};
+use arch::decode::{InsnClass, branch_target, insn};
+use arch::frame::{FrameStep, frame_step, plt_entry_len};
 use arch::sigframe::is_in_sigreturn_code;
 use serde::{Deserialize, Serialize};
 use unwinder::Module;
 use unwinder::elf::Slice;
 
+use crate::grade::file::VDSO;
 use crate::symbols::Code;
 
 /// Where in its function an instruction is; see the module.
@@ -140,7 +142,7 @@ impl Points {
         self.files.push(File {
             text: module.text().to_vec(),
             bias: module.bias(),
-            vdso: module.name() == "[vdso]",
+            vdso: module.name() == VDSO,
             code,
             entries,
             functions: HashMap::new(),
@@ -152,17 +154,47 @@ impl Points {
         if let Some(&point) = self.known.get(&pc) {
             return point;
         }
-        let file = self.files.iter_mut().find(|f| f.text.iter().any(|text| text.contains(&pc)));
-        let point = file.map_or(ProgramPoint::Jit, |f| f.point(self.arch, pc));
+        let mut point = self.look_up(pc);
+        if matches!(point, ProgramPoint::Jit | ProgramPoint::Unknown) {
+            // In a system call that does not come back, the last instruction of its function.
+            let call = pc.wrapping_sub(syscall_len(self.arch));
+            if self.is_syscall(call) {
+                point = self.look_up(call);
+            }
+        }
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
         self.known.insert(pc, point);
         point
     }
+
+    fn look_up(&mut self, pc: u64) -> ProgramPoint {
+        let file = self.files.iter_mut().find(|f| f.holds(pc));
+        file.map_or(ProgramPoint::Jit, |f| f.point(self.arch, pc))
+    }
+
+    /// Whether the code of a file at `pc` makes a system call.
+    fn is_syscall(&self, pc: u64) -> bool {
+        let Some(file) = self.files.iter().find(|f| f.holds(pc)) else { return false };
+        let code = file.code.bytes_from(pc.wrapping_sub(file.bias));
+        insn(self.arch, code).is_some_and(|i| i.class == InsnClass::Syscall)
+    }
+}
+
+/// Bytes of the instruction that makes a system call.
+const fn syscall_len(arch: Arch) -> u64 {
+    match arch {
+        Arch::X86_64 => 2,
+        Arch::Aarch64 => 4,
+    }
 }
 
 impl File {
+    fn holds(&self, pc: u64) -> bool {
+        self.text.iter().any(|text| text.contains(&pc))
+    }
+
     fn point(&mut self, arch: Arch, pc: u64) -> ProgramPoint {
         let at = pc.wrapping_sub(self.bias);
         if self.is_around(at, is_in_sigreturn_code) {

@@ -106,6 +106,7 @@ fn system_calls_and_signals() {
     assert_eq!(vdso.points_of(restorer, 8), "ss");
     let (time, _) = vdso.symbol("__kernel_clock_getres");
     assert_eq!(vdso.points_of(time, 8), "vv");
+    assert_eq!(vdso.points.at(restorer + 8), ProgramPoint::SignalTrampoline);
     assert_eq!(vdso.points.at(0x1000), ProgramPoint::Jit);
 }
 
@@ -140,6 +141,21 @@ fn stripped_programs() {
         assert_eq!(stripped.points_of(fib, size), function);
         assert_eq!(stripped.points.at(BIAS + 0x1000_0000), ProgramPoint::Jit);
     }
+}
+
+/// `mov eax, 60; syscall`, and nothing behind it.
+#[test]
+fn a_system_call_that_does_not_come_back() {
+    let mut guest = Program::guest(Arch::X86_64, "recursion");
+    let (fib, size) = guest.symbol("fib");
+    let mut bytes = guest.bytes.to_vec();
+    let code = Code::new(guest.bytes.clone()).unwrap();
+    let at = code.offset(fib - BIAS + size).unwrap() as usize;
+    bytes[at - 7..at].copy_from_slice(&[0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05]);
+    bytes[at] = 0x90;
+    guest = Program::new(Arch::X86_64, "recursion", bytes.into(), BIAS);
+    let inside = guest.points.at(fib + size - 2);
+    assert_eq!((inside, guest.points.at(fib + size)), (ProgramPoint::Body, ProgramPoint::Body));
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! What is wrong with a chain.
 
+use serde::{Deserialize, Serialize};
+
 use crate::grade::methods::NoCaller;
 
 /// How a chain of addresses compares with the true one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// All frames, and no other.
     Exact,

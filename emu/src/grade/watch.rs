@@ -1,19 +1,28 @@
 //! Keeps the true stack of a run and grades every sample.
 
 use std::cell::RefCell;
+use std::io::{self, Write};
 use std::rc::Rc;
 
 use arch::Regs;
+use unwinder::Memory;
 
 use crate::engine::EngineError;
 use crate::engine::flow::{CalleeSaved, Event, FlowSink};
 use crate::export::Images;
+use crate::grade::by_point::ByPoint;
+use crate::grade::file::{
+    Frame, Header, Hex, MAX_FRAMES, MappedFile, Recorder, SCHEMA, Sample, VERSION, Writer,
+    registers,
+};
 use crate::grade::grader::{Grader, MethodTally};
+use crate::grade::methods::Bytes;
+use crate::grade::point::Points;
 use crate::kernel::State;
 use crate::kernel::observer::Observer;
 use crate::kernel::user::Present;
 use crate::perf::record::{FileId, Record};
-use crate::truth::Stack;
+use crate::truth::{Stack, TrueFrame};
 
 /// A handle; clones look at the same run.
 #[derive(Clone, Debug)]
@@ -23,20 +32,62 @@ pub struct Watch(Rc<RefCell<Inner>>);
 struct Inner {
     stack: Stack,
     grader: Grader,
+    points: Points,
+    by_point: ByPoint,
     images: Images,
+    file: Option<Writer>,
+    /// Samples so far.
+    samples: u64,
+}
+
+/// Where the truth goes, and what its header says of the run.
+pub struct TruthFile {
+    /// The file.
+    pub out: Box<dyn Write>,
+    /// Folder of the host that the paths of modules are below, if not `/`.
+    pub root: Option<String>,
+}
+
+impl std::fmt::Debug for TruthFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TruthFile").field("root", &self.root).finish_non_exhaustive()
+    }
 }
 
 impl Watch {
-    /// Watches a machine whose guest has not run yet.
+    /// Watches a machine whose guest has not run yet. Every sample goes to `file` with its
+    /// truth.
     ///
     /// # Errors
     ///
     /// [`EngineError`] if the engine cannot follow transfers of control.
-    pub fn start(state: &mut State, images: Images) -> Result<Watch, EngineError> {
+    pub fn start(
+        state: &mut State,
+        images: Images,
+        file: Option<TruthFile>,
+    ) -> Result<Watch, EngineError> {
         let regs = state.core.regs();
         let stack = Stack::new(regs.arch, regs.sp());
         let grader = Grader::new(regs.arch);
-        let watch = Watch(Rc::new(RefCell::new(Inner { stack, grader, images })));
+        let file = file.map(|file| {
+            let header = Header {
+                schema: SCHEMA.to_owned(),
+                version: VERSION,
+                arch: regs.arch.name().to_owned(),
+                methods: grader.methods().names().to_vec(),
+                root: file.root,
+            };
+            Writer::new(file.out, header)
+        });
+        let watch = Watch(Rc::new(RefCell::new(Inner {
+            stack,
+            grader,
+            points: Points::new(regs.arch),
+            by_point: ByPoint::default(),
+            images,
+            file,
+            samples: 0,
+        })));
         for record in &state.perf.records {
             if let Record::Mmap2 { addr, pgoff, path, .. } = record {
                 watch.0.borrow_mut().map(path, *addr, *pgoff);
@@ -51,20 +102,77 @@ impl Watch {
     pub fn with_tallies<T>(&self, read: impl FnOnce(&[MethodTally]) -> T) -> T {
         read(self.0.borrow().grader.tallies())
     }
+
+    /// Reads the counts by program point, and the methods' names.
+    pub fn with_points<T>(&self, read: impl FnOnce(&ByPoint, &[String]) -> T) -> T {
+        let inner = self.0.borrow();
+        read(&inner.by_point, inner.grader.methods().names())
+    }
+
+    /// Writes what is left of the truth file.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the host while it was written.
+    pub fn finish(&self) -> io::Result<()> {
+        self.0.borrow_mut().file.as_mut().map_or(Ok(()), Writer::finish)
+    }
 }
 
 impl Inner {
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
+            self.stack.functions_mut().map(&bytes, addr, pgoff);
+            let modules = self.grader.methods().tables().iter().count();
             self.grader.map(path, &bytes, addr, pgoff);
+            self.new_modules(modules, &bytes);
         }
+    }
+
+    /// Takes note of the modules behind the first `known`, made from `bytes`.
+    fn new_modules(&mut self, known: usize, bytes: &Bytes) {
+        for module in self.grader.methods().tables().iter().skip(known) {
+            self.points.add(module, bytes.clone());
+            if let Some(file) = &mut self.file {
+                file.module(MappedFile::new(module, bytes));
+            }
+        }
+    }
+
+    fn sampled(&mut self, regs: &Regs, memory: &mut dyn Memory) {
+        let point = self.points.at(regs.pc);
+        self.samples += 1;
+        let truth = self.stack.frames(regs.pc).map(|frame| frame.address.value());
+        let Some(file) = &mut self.file else {
+            let verdicts = self.grader.grade(regs, truth, memory);
+            return self.by_point.count(point, &verdicts);
+        };
+        let mut recorder = Recorder::new(memory);
+        let verdicts = self.grader.grade(regs, truth, &mut recorder);
+        self.by_point.count(point, &verdicts);
+        let frames: Vec<TrueFrame> = self.stack.frames(regs.pc).take(MAX_FRAMES).collect();
+        let names = self.grader.methods().names();
+        file.sample(Sample {
+            n: self.samples,
+            pc: Hex(regs.pc),
+            point,
+            registers: regs.gp[..registers(regs.arch)].iter().copied().map(Hex).collect(),
+            depth: self.stack.depth() as u64 + 1,
+            memory: recorder.pieces(regs.sp(), &frames),
+            frames: frames.iter().map(Frame::new).collect(),
+            verdicts: names.iter().cloned().zip(verdicts).collect(),
+        });
     }
 }
 
 impl FlowSink for Watch {
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         self.0.borrow_mut().stack.events(events, saved);
+    }
+
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
     }
 }
 
@@ -82,8 +190,6 @@ impl Observer for Watch {
     }
 
     fn sampled(&mut self, regs: &Regs, mut memory: Present<'_>) {
-        let Inner { stack, grader, .. } = &mut *self.0.borrow_mut();
-        let truth = stack.frames(regs.pc).map(|frame| frame.address.value());
-        grader.grade(regs, truth, &mut memory);
+        self.0.borrow_mut().sampled(regs, &mut memory);
     }
 }

@@ -260,7 +260,8 @@ fn map_segments(
             mm.insert(area(zeros_from, end, Backing::Anonymous))?;
         }
         // `padzero`: the rest of the last file page, if it can be written.
-        if segment.memsz > segment.filesz && segment.write && file_end % PAGE != 0 {
+        let partial = segment.filesz > 0 && file_end % PAGE != 0;
+        if segment.memsz > segment.filesz && segment.write && partial {
             let zeros = vec![0; (zeros_from - file_end) as usize];
             let _ = mm.write(arena, file_end, &zeros);
             mm.kernel_faults.clear();

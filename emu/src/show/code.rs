@@ -29,6 +29,21 @@ pub struct Line {
     pub text: String,
 }
 
+impl Line {
+    /// Where a direct jump or call goes to.
+    pub fn target(&self) -> Option<u64> {
+        let (mnemonic, operands) = self.text.split_once(' ')?;
+        let x86 = mnemonic == "call" || mnemonic.starts_with('j');
+        let branches = ["b", "bl", "cbz", "cbnz", "tbz", "tbnz"];
+        if !x86 && !mnemonic.starts_with("b.") && !branches.contains(&mnemonic) {
+            return None;
+        }
+        let last = operands.rsplit(", ").next()?;
+        let digits = last.strip_prefix('#').unwrap_or(last).strip_prefix("0x")?;
+        u64::from_str_radix(digits, 16).ok()
+    }
+}
+
 /// A section with code, or a segment if there are no sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -247,6 +262,19 @@ mod tests {
             assert_eq!(around, lines[3..10], "{arch}");
             assert_eq!(code.around(None, 0x10, 5), []);
             assert_eq!(code.around(Some(start), lines[0].address, 2), lines[..3], "{arch}");
+        }
+    }
+
+    #[test]
+    fn targets() {
+        let target =
+            |text: &str| Line { address: 0, bytes: Vec::new(), text: text.to_owned() }.target();
+        for text in ["call 0x401370", "jne 0x401370", "bl #0x401370", "tbz w0, #3, #0x401370"] {
+            assert_eq!(target(text), Some(0x40_1370), "{text}");
+        }
+        for text in ["ret", "call rax", "mov eax, 0x401370", "jmp qword ptr [rip + 0x10]", "br x3"]
+        {
+            assert_eq!(target(text), None, "{text}");
         }
     }
 

@@ -24,15 +24,23 @@ pub(super) struct Meaning {
 struct Item {
     text: String,
     value: Option<Value>,
-    /// The text is a name or in brackets: it needs no parentheses.
-    atom: bool,
+    form: Form,
+}
+
+/// How a text binds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A name, a number, or in brackets.
+    Atom,
+    Sum,
+    Other,
 }
 
 /// Takes `code` apart. `initial` is on the stack at first; `pc` is what the program counter's
 /// column holds.
 pub(super) fn explain(arch: Arch, code: &[u8], initial: Option<(&str, Value)>, pc: u64) -> Meaning {
     let stack = initial
-        .map(|(text, value)| Item { text: text.to_owned(), value: Some(value), atom: true })
+        .map(|(text, value)| Item { text: text.to_owned(), value: Some(value), form: Form::Atom })
         .into_iter()
         .collect();
     let mut machine = Machine { arch, pc, stack };
@@ -82,7 +90,7 @@ impl Machine {
             Operation::Deref { base_type, size: 8, space: false } if base_type.0 == 0 => {
                 let item = self.stack.pop()?;
                 let value = item.value.and_then(Value::load);
-                self.stack.push(Item { text: format!("[{}]", item.text), value, atom: true });
+                self.stack.push(Item { text: format!("[{}]", item.text), value, form: Form::Atom });
             }
             Operation::Pick { index } => {
                 let at = self.stack.len().checked_sub(usize::from(index) + 1)?;
@@ -101,7 +109,7 @@ impl Machine {
 
     fn constant(&mut self, value: u64) {
         let text = value.cast_signed().to_string();
-        self.stack.push(Item { text, value: Some(Value::constant(value)), atom: true });
+        self.stack.push(Item { text, value: Some(Value::constant(value)), form: Form::Atom });
     }
 
     fn register(&mut self, number: u8, offset: i64) -> Option<()> {
@@ -111,7 +119,7 @@ impl Machine {
             true => ("rip", Value::constant(self.pc)),
             false => (register(self.arch, number)?, Value::register(number)),
         };
-        let item = Item { text: name.to_owned(), value: Some(value), atom: true };
+        let item = Item { text: name.to_owned(), value: Some(value), form: Form::Atom };
         self.stack.push(plus(item, offset));
         Some(())
     }
@@ -148,15 +156,26 @@ impl Machine {
             },
             _ => None,
         };
-        let text = format!("{}{sign}{}", left.operand(), right.operand());
-        self.stack.push(Item { text, value, atom: false });
+        let sum = matches!(op, Operation::Plus | Operation::Minus);
+        let left = if sum { left.summand() } else { left.operand() };
+        let text = format!("{left}{sign}{}", right.operand());
+        let form = if sum { Form::Sum } else { Form::Other };
+        self.stack.push(Item { text, value, form });
         Some(())
     }
 }
 
 impl Item {
     fn operand(&self) -> String {
-        if self.atom { self.text.clone() } else { format!("({})", self.text) }
+        match self.form {
+            Form::Atom => self.text.clone(),
+            Form::Sum | Form::Other => format!("({})", self.text),
+        }
+    }
+
+    /// As the first of a sum.
+    fn summand(&self) -> String {
+        if self.form == Form::Sum { self.text.clone() } else { self.operand() }
     }
 }
 
@@ -164,8 +183,8 @@ fn plus(item: Item, offset: i64) -> Item {
     if offset == 0 {
         return item;
     }
-    let text = format!("{}{offset:+}", item.operand());
-    Item { text, value: item.value.map(|v| v.plus(offset)), atom: false }
+    let text = format!("{}{offset:+}", item.summand());
+    Item { text, value: item.value.map(|v| v.plus(offset)), form: Form::Sum }
 }
 
 #[cfg(test)]
@@ -195,7 +214,7 @@ mod tests {
         // breg7 8; breg16 0; lit15; and; lit11; ge; lit3; shl; plus
         let plt = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];
         let (text, early) = of(&plt, 0x1020);
-        assert_eq!(text, "(rsp+8)+(((rip&15)>=11)<<3)");
+        assert_eq!(text, "rsp+8+(((rip&15)>=11)<<3)");
         assert_eq!(early, Some(Value::register(7).plus(8)));
         assert_eq!(of(&plt, 0x102b).1, Some(Value::register(7).plus(16)));
     }

@@ -13,6 +13,7 @@
 //! * [`pieces`]: what a stretch of code is called, by symbols and by tables
 
 pub mod agreement;
+mod ahead;
 pub mod code;
 mod expression;
 mod notation;

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::ops::{Deref, Range};
 
+use arch::Arch;
 use unwinder::address::InterruptedAddress;
-use unwinder::dwarf;
 use unwinder::row::{Miss, Row};
-use unwinder::sframe::Found;
+use unwinder::sframe::{self, Found};
 use unwinder::{CodeAddress, LookupAddress, Module};
 
 use super::agreement::{self, Agreement, Parts};
+use super::ahead::{CfiReader, SframeReader};
 use super::notation;
 
 /// What the tables of a module say about an address.
@@ -37,8 +38,11 @@ pub struct RowTexts {
 /// ```
 #[derive(Debug)]
 pub struct Rows<'m, D> {
-    module: &'m Module<D>,
-    context: dwarf::Context,
+    arch: Arch,
+    bias: u64,
+    /// `.eh_frame`, `.debug_frame`: what the first one does not cover the second one may.
+    cfi: Vec<CfiReader<'m, D>>,
+    sframe_table: Option<SframeReader<'m, D>>,
     dwarf: Cell<'m>,
     sframe: Cell<'m>,
 }
@@ -66,8 +70,16 @@ enum Answer {
 impl<'m, D: Deref<Target = [u8]>> Rows<'m, D> {
     /// The rows of `module`.
     pub fn new(module: &'m Module<D>) -> Rows<'m, D> {
-        let (dwarf, sframe) = (Cell::default(), Cell::default());
-        Rows { module, context: dwarf::Context::new(), dwarf, sframe }
+        let arch = module.arch();
+        let cfi = [module.eh_frame(), module.debug_frame()];
+        Rows {
+            arch,
+            bias: module.bias(),
+            cfi: cfi.into_iter().flatten().map(CfiReader::new).collect(),
+            sframe_table: module.sframe().map(|table| SframeReader::new(arch, table)),
+            dwarf: Cell::default(),
+            sframe: Cell::default(),
+        }
     }
 
     /// The rows in force at the instruction at `pc`. Addresses that ascend are the cheapest.
@@ -91,8 +103,7 @@ impl<'m, D: Deref<Target = [u8]>> Rows<'m, D> {
             (_, Answer::None) => Agreement::OnlyCfi,
             (Answer::None, _) => Agreement::OnlySframe,
             (Answer::Row(cfi), Answer::Row(sframe)) => {
-                let arch = self.module.arch();
-                agreement::compare(arch, cfi, self.dwarf.section, sframe, pc)
+                agreement::compare(self.arch, cfi, self.dwarf.section, sframe, pc)
             }
             // Where the kernel puts the registers is what the row of a signal frame says.
             (Answer::Row(cfi), Answer::Trampoline) if cfi.signal => Agreement::Same,
@@ -103,36 +114,45 @@ impl<'m, D: Deref<Target = [u8]>> Rows<'m, D> {
         }
     }
 
+    /// As [`Module::dwarf_row`].
     fn look_up_dwarf(&mut self, pc: u64) -> Cell<'m> {
-        let module = self.module;
-        match module.dwarf_row(key(pc), &mut self.context) {
-            Ok((row, table)) => Cell {
-                range: row.range.0..row.range.1,
-                text: Some(notation::row(module.arch(), &row, table.section(), pc)),
-                answer: Answer::Row(row),
-                section: table.section(),
-            },
-            Err(miss) => Cell::without_row(pc, &miss),
+        let (arch, bias) = (self.arch, self.bias);
+        let mut miss = Miss::NotCovered;
+        for reader in &mut self.cfi {
+            match reader.row(pc.wrapping_sub(bias)) {
+                (range, Ok(row)) => {
+                    return Cell {
+                        range: placed(&range, bias),
+                        text: Some(notation::row(arch, &row, reader.section(), pc)),
+                        answer: Answer::Row(row),
+                        section: reader.section(),
+                    };
+                }
+                (_, Err(bad)) if miss == Miss::NotCovered => miss = bad,
+                _ => {}
+            }
         }
+        Cell::without_row(pc, &miss)
     }
 
-    fn look_up_sframe(&self, pc: u64) -> Cell<'m> {
-        match self.module.sframe_row(key(pc)) {
-            Ok(Found::Row(row)) => Cell {
-                range: row.range.0..row.range.1,
-                text: Some(notation::row(self.module.arch(), &row, &[], pc)),
-                answer: Answer::Row(row),
-                section: &[],
-            },
-            Ok(Found::SignalTrampoline) => Cell {
-                range: only(pc),
-                text: Some("signal".to_owned()),
-                answer: Answer::Trampoline,
-                section: &[],
-            },
-            Err(miss) => Cell::without_row(pc, &miss),
-        }
+    fn look_up_sframe(&mut self, pc: u64) -> Cell<'m> {
+        let (arch, bias) = (self.arch, self.bias);
+        let Some(reader) = &mut self.sframe_table else {
+            return Cell::without_row(pc, &Miss::<sframe::Error>::NotCovered);
+        };
+        let (range, found) = reader.row(pc.wrapping_sub(bias));
+        let (text, answer) = match found {
+            Ok(Found::Row(row)) => (notation::row(arch, &row, &[], pc), Answer::Row(row)),
+            Ok(Found::SignalTrampoline) => ("signal".to_owned(), Answer::Trampoline),
+            Err(miss) => return Cell::without_row(pc, &miss),
+        };
+        Cell { range: placed(&range, bias), text: Some(text), answer, section: &[] }
     }
+}
+
+/// Addresses of the process.
+fn placed(range: &Range<u64>, bias: u64) -> Range<u64> {
+    range.start.wrapping_add(bias)..range.end.wrapping_add(bias)
 }
 
 impl Cell<'_> {
@@ -141,14 +161,60 @@ impl Cell<'_> {
             Miss::NotCovered => None,
             Miss::Bad(error) => Some(format!("broken: {error}")),
         };
-        Cell { range: only(pc), text, answer: Answer::None, section: &[] }
+        let range = pc..pc.saturating_add(1);
+        Cell { range, text, answer: Answer::None, section: &[] }
     }
 }
 
-fn only(pc: u64) -> Range<u64> {
-    pc..pc.saturating_add(1)
+/// The key for the tables of an instruction's address.
+pub(super) fn key(pc: u64) -> LookupAddress {
+    CodeAddress::from(InterruptedAddress(pc)).lookup()
 }
 
-fn key(pc: u64) -> LookupAddress {
-    CodeAddress::from(InterruptedAddress(pc)).lookup()
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use unwinder::dwarf;
+
+    /// All programs of an architecture that the repository has, and those with both tables.
+    fn programs(arch: Arch) -> Vec<Vec<u8>> {
+        let catalogue = guests::default_dir().join("bin").join(arch.name());
+        let both = guests::default_dir().join("../tests/data/show").join(arch.name());
+        let files = [catalogue, both].into_iter().flat_map(|d| std::fs::read_dir(d).unwrap());
+        files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+    }
+
+    #[test]
+    fn rows_in_order_are_those_of_lookups() {
+        const BIAS: u64 = 0x5555_0000_0000;
+        let mut compared = 0;
+        for arch in Arch::ALL {
+            for bytes in programs(arch).into_iter().filter(|b| b.len() < 200_000) {
+                let module = Module::from_elf("program", &bytes[..], BIAS).unwrap();
+                let mut rows = Rows::new(&module);
+                let mut context = dwarf::Context::new();
+                for pc in module.text().iter().flat_map(|text| text.clone().step_by(2)) {
+                    rows.at(pc);
+                    let cfi = match module.dwarf_row(key(pc), &mut context) {
+                        Ok((row, _)) => Answer::Row(row),
+                        Err(_) => Answer::None,
+                    };
+                    let sframe = match module.sframe_row(key(pc)) {
+                        Ok(Found::Row(row)) => Answer::Row(row),
+                        Ok(Found::SignalTrampoline) => Answer::Trampoline,
+                        Err(_) => Answer::None,
+                    };
+                    let unplaced = |answer: &Answer| match answer {
+                        Answer::Row(row) => Answer::Row(Row { range: (0, 0), ..*row }),
+                        other => other.clone(),
+                    };
+                    assert_eq!(unplaced(&rows.dwarf.answer), unplaced(&cfi), "{pc:#x}");
+                    assert_eq!(unplaced(&rows.sframe.answer), unplaced(&sframe), "{pc:#x}");
+                    compared += u64::from(cfi != Answer::None);
+                }
+            }
+        }
+        assert!(compared > 50_000, "{compared}");
+    }
 }

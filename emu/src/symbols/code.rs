@@ -41,6 +41,14 @@ impl Code {
         bytes.get(..len).unwrap_or(bytes)
     }
 
+    /// The file offset that is loaded to `vaddr`.
+    pub fn offset(&self, vaddr: u64) -> Option<u64> {
+        self.elf.segments.iter().find_map(|s| {
+            let into = vaddr.checked_sub(s.vaddr).filter(|&into| into < s.size)?;
+            s.offset.checked_add(into)
+        })
+    }
+
     /// The symbol that covers `vaddr`: its demangled name and its range, less what symbols
     /// inside it cover.
     pub fn function(&self, vaddr: u64) -> Option<(Arc<str>, Range<u64>)> {

@@ -6,10 +6,41 @@
 //! kernel ── signal, rt_sigreturn, exec ────────────────┘
 //! ```
 //!
-//! This is the *physical* truth: what an ideal unwinder could find at this instruction. A
-//! function that another one tail-called has taken its place. It is kept by the rules in
-//! [`stack`]; nothing is read from the guest's memory, and no table is believed.
+//! Kept is, for each stack that the thread has used, the list of live frames: return address,
+//! CFA and function of each, by the rules R1 to R7 in [`stack`]. Nothing is read from the
+//! guest's memory. Of tables only one thing is believed: where functions start
+//! ([`Functions`], from symbols and frame description entries).
+//!
+//! * [`Stack::frames`] is the *physical* truth: what an ideal unwinder could find at this
+//!   instruction. A function that was tail-called has taken the place of its caller.
+//! * [`Stack::logical`] is the same with the functions that made tail calls: what the
+//!   programmer has in mind. A direct jump is a tail call only where a start is known.
+//! * [`Stack::caller`] is what one step from the innermost frame must give.
+//!
+//! The truth changes when control is transferred, not before: while a function has moved the
+//! stack pointer to another stack but has not jumped yet, it is still called from the old one.
+//! [`Stack::holds`] says when that is so.
+//!
+//! Not known, because no instruction says it:
+//!
+//! * A call made of other instructions (`push` and `jmp`, or a link register set by hand and
+//!   `br`) has no frame: its function counts as its caller's tail call, or as a part of it. The
+//!   same holds for a handler that edits its context so that a function seems to have been
+//!   called.
+//! * In a program without symbols and frame description entries, a new stack that begins
+//!   within the memory of a known one, or up to 64 KiB below, is taken for that; and on
+//!   aarch64 a tail call by `br` behind `mov sp, x29` for a `longjmp` to the caller.
+//! * A part of a function that is apart (`.cold`) and has no symbol but an entry of its own
+//!   counts as a function, if it is jumped to where the frame does not exist yet.
+//! * Frames before the watch began, and the stacks that were left longest ago of more than
+//!   4096.
 
+pub mod functions;
 pub mod stack;
+mod strand;
+mod tails;
+mod view;
 
-pub use stack::{Stack, TrueCaller, TrueFrame};
+pub use functions::Functions;
+pub use stack::{Stack, TrueCaller};
+pub use view::{LogicalFrame, TrueFrame};

@@ -1,7 +1,7 @@
 //! A table of call-frame information: rows by address.
 
 use std::convert::Infallible;
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 
 use gimli::{
     BaseAddresses, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindTableRow,
@@ -247,6 +247,57 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         end.map(|_| ())
     }
 
+    /// The entry that the row for an address is in.
+    ///
+    /// # Errors
+    ///
+    /// [`Miss`]: there is none, or it is broken.
+    pub fn entry(&self, at: LookupAddress) -> Result<Entry<'_>, Miss<Error>> {
+        let cfi = self.cfi();
+        let fde = self.fde(&cfi, at)?;
+        Ok(self.entry_of(fde.offset(), &fde))
+    }
+
+    fn entry_of(&self, offset: usize, fde: &Fde<'_>) -> Entry<'_> {
+        let cie = fde.cie().offset();
+        let string = augmentation::string(self.name, &self.bytes, cie);
+        Entry {
+            offset: offset as u64,
+            range: (fde.initial_address(), fde.end_address()),
+            cie: cie as u64,
+            augmentation: string.unwrap_or_default(),
+            signal: fde.is_signal_trampoline(),
+        }
+    }
+
+    /// Gives the rows of an entry that do not end at or below `from` to `each`, in ascending
+    /// order, until it breaks off. As for a lookup, a row that means nothing, which is given by
+    /// its start and end, does not spoil those behind it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the entry, after the rows before it.
+    pub fn rows_from(
+        &self,
+        entry: &Entry<'_>,
+        from: u64,
+        context: &mut Context,
+        mut each: impl FnMut((u64, u64), Result<Row, Error>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let offset = usize::try_from(entry.offset).unwrap_or(usize::MAX);
+        let cfi = self.cfi();
+        let fde = cfi.fde(&self.bases, offset, None)?;
+        let end = self.visit(&cfi, &fde, context, |row, compiler| {
+            let range = (row.start_address(), row.end_address());
+            if range.1 <= from || range.0 >= range.1 {
+                return Ok(None);
+            }
+            let row = compiler.row(row).map_err(|kind| self.error(fde.offset(), kind));
+            Ok(each(range, row).is_break().then_some(()))
+        });
+        end.map(|_| ())
+    }
+
     /// Gives rows to `visit` until it has something. An error is the FDE's or, if that is
     /// where the instruction is, the CIE's.
     fn visit<'a, T>(
@@ -317,14 +368,6 @@ impl<'t, D: Deref<Target = [u8]>> Iterator for Entries<'t, D> {
             Ok(fde) => fde,
             Err(error) => return Some(Err(error)),
         };
-        let cie = fde.cie().offset();
-        let string = augmentation::string(self.table.name, &self.table.bytes, cie);
-        Some(Ok(Entry {
-            offset: outline.offset as u64,
-            range: (fde.initial_address(), fde.end_address()),
-            cie: cie as u64,
-            augmentation: string.unwrap_or_default(),
-            signal: fde.is_signal_trampoline(),
-        }))
+        Some(Ok(self.table.entry_of(outline.offset, &fde)))
     }
 }

@@ -11,6 +11,7 @@
 use arch::Arch;
 
 use crate::address::ReturnAddress;
+use crate::brief::{Known, Quick};
 use crate::step::Caller;
 use crate::{CodeAddress, End, Memory, Registers};
 
@@ -46,6 +47,20 @@ pub(crate) struct Record {
     pub return_address: u64,
     /// On x86_64.
     pub cfa: Option<u64>,
+}
+
+/// As [`record`], of a frame whose registers are known. On aarch64 the stack pointer is what the
+/// frame record is most probably not below. `alone`: no other method is asked.
+#[inline(always)]
+pub(crate) fn quick(arch: Arch, known: &Known, alone: bool, memory: &mut impl Memory) -> Quick {
+    let Known { sp, fp, .. } = *known;
+    match record(arch, Some(sp), fp, memory) {
+        // What follows the record is the caller's, or is at least not below it.
+        Ok(Record { next, return_address: ra, .. }) => Quick::caller(ra, fp.wrapping_add(16), next),
+        Err(end) if end.claims_complete() => Quick::End(end),
+        Err(end) if alone && arch == Arch::X86_64 => Quick::End(end),
+        Err(_) => Quick::Other,
+    }
 }
 
 #[inline]

@@ -17,6 +17,7 @@
 use arch::{Arch, Regs};
 
 use crate::address::ReturnAddress;
+use crate::brief::{Known, Quick};
 use crate::step::Caller;
 use crate::{End, Memory, Registers};
 
@@ -89,6 +90,17 @@ pub(crate) fn record(sp: u64, fp: u64, memory: &mut impl Memory) -> Result<Recor
     check(sp, cfa)?;
     let (fp, return_address) = memory.pair(fp).ok_or(End::BadRead { address: fp })?;
     Ok(Record { cfa, return_address, fp })
+}
+
+/// As [`record`], of a frame whose registers are known.
+#[inline(always)]
+pub(crate) fn quick(arch: Arch, known: &Known, memory: &mut impl Memory) -> Quick {
+    match record(known.sp, known.fp, memory) {
+        Ok(Record { cfa, return_address, fp }) => {
+            Quick::caller(arch.strip_pac(return_address), cfa, fp)
+        }
+        Err(_) => Quick::Other,
+    }
 }
 
 /// F3 and F4.

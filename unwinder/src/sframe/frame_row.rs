@@ -313,18 +313,6 @@ impl Skimmed {
             words_at: function.rows_at + self.words_at as u64,
         }
     }
-
-    /// Word `i`, of as many as there are. `bytes` are those that the row was found in.
-    #[inline(always)]
-    pub fn word(&self, bytes: &[u8], i: u8) -> Option<i32> {
-        let code = self.info.word_code();
-        let rest = bytes.get(self.words_at + (usize::from(i) << code)..)?;
-        Some(match code {
-            0 => i32::from(rest.first()?.cast_signed()),
-            1 => i32::from(i16::from_le_bytes(*rest.first_chunk()?)),
-            _ => i32::from_le_bytes(*rest.first_chunk()?),
-        })
-    }
 }
 
 /// `HEAD`: bytes of a start and the info byte.

@@ -10,7 +10,7 @@ use super::header::Version;
 use super::rules::{self, Found, Rules};
 use super::source::Source;
 use super::{Error, ErrorKind};
-use crate::brief::{self, Base, Brief, Usual};
+use crate::brief::{self, Brief};
 use crate::row::{Key, Miss, Row, Silent, return_column};
 
 /// The answer for an address, before it is spread over the columns of a [`Row`].
@@ -72,35 +72,6 @@ impl Part {
             len -= half;
         }
         Some((low, from))
-    }
-
-    /// The answer in short, where there is a row of the usual kind and nothing is wrong.
-    #[inline(always)]
-    pub(super) fn usual(&self, bytes: &[u8], function: &Function, pc: u64) -> Option<Usual> {
-        if function.is_flexible() || function.is_signal() {
-            return None;
-        }
-        let arch = self.header.abi.arch()?;
-        let Range32 { offset, .. } = within(function, pc)?;
-        let rows = bytes.at_hand(function.rows_at, self.rows_end())?;
-        let row = self.skim(rows, function, offset, Order::Ascending)?;
-        let words = row.info.words();
-        let mut next = 1;
-        let mut saved = |fixed: i8| match fixed {
-            0 if next < words => {
-                next += 1;
-                row.word(rows, next - 1)
-            }
-            0 => None,
-            fixed => Some(fixed.into()),
-        };
-        let (ra, fp) = (saved(self.header.fixed_ra), saved(self.header.fixed_fp));
-        if words == 0 || next < words || ra.is_none() && arch == Arch::X86_64 {
-            return None;
-        }
-        let base = if row.info.from_sp() { Base::Sp } else { Base::Fp };
-        let signed = arch == Arch::Aarch64 && row.info.signed();
-        Some(Usual::new((base, row.word(rows, 0)?), ra, fp, signed))
     }
 
     /// The row of `function` that is in force at `pc`.

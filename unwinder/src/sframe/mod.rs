@@ -31,6 +31,7 @@ pub mod function;
 pub mod fuzz;
 pub mod header;
 mod lookup;
+mod quick;
 pub mod registry;
 pub mod rules;
 mod source;

@@ -18,6 +18,7 @@ use super::frame_row::{FrameRow, Heads, Order};
 use super::function::{Entry, Function, Part};
 use super::header::{HEADER_LEN, Header, MAGIC};
 use super::lookup::Answer;
+use super::quick::Quick;
 use super::rules::{Found, Rules};
 use super::{Abi, Error, ErrorKind, Warning, WarningKind};
 use crate::LookupAddress;
@@ -36,7 +37,7 @@ pub struct Table<D> {
 #[derive(Clone, Debug)]
 enum Functions {
     /// There is one part; its functions ascend and none overlaps another one.
-    InPlace(Buckets),
+    InPlace(Buckets, Option<Quick>),
     /// Ascending.
     Sorted(Vec<Visible>),
 }
@@ -103,14 +104,10 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     /// put together.
     #[inline(always)]
     pub(crate) fn usual(&self, at: LookupAddress) -> Option<Usual> {
-        let Functions::InPlace(buckets) = &self.functions else { return None };
-        let pc = at.value();
-        let (first, count) = buckets.candidates(pc)?;
-        let part = self.parts.first()?;
-        let bytes = &*self.data;
-        let (index, _) = part.search(&mut &*bytes, first, count, pc)?;
-        let function = part.function_with(&mut &*bytes, index, 0, pc).ok()?;
-        part.usual(bytes, &function, pc)
+        match &self.functions {
+            Functions::InPlace(buckets, Some(quick)) => quick.rule(&self.data, buckets, at.value()),
+            _ => None,
+        }
     }
 
     /// The answer, and below which address it is not used.
@@ -118,7 +115,7 @@ impl<D: Deref<Target = [u8]>> Table<D> {
     fn answer(&self, at: LookupAddress) -> Result<(Answer, u64), Miss<Error>> {
         let pc = at.value();
         let found = match &self.functions {
-            Functions::InPlace(buckets) => self.search(buckets, pc),
+            Functions::InPlace(buckets, _) => self.search(buckets, pc),
             Functions::Sorted(list) => search_sorted(list, pc),
         };
         let Visible { from, part: number, index } = found.ok_or(Miss::NotCovered)?;
@@ -127,6 +124,23 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         let function = part.function_with(&mut bytes, index, number, pc)?;
         let answer = part.answer(&mut bytes, &function, pc, Order::Ascending)?;
         Ok((answer, from))
+    }
+
+    /// The function that the row for an address is in.
+    ///
+    /// # Errors
+    ///
+    /// [`Miss`]: there is none, or it cannot be read.
+    pub fn function(&self, at: LookupAddress) -> Result<Function, Miss<Error>> {
+        let pc = at.value();
+        let found = match &self.functions {
+            Functions::InPlace(buckets, _) => self.search(buckets, pc),
+            Functions::Sorted(list) => search_sorted(list, pc),
+        };
+        let Visible { part: number, index, .. } = found.ok_or(Miss::NotCovered)?;
+        let part = self.parts.get(number as usize).ok_or(Miss::NotCovered)?;
+        let function = part.function(&mut &*self.data, index, number).map_err(Miss::Bad)?;
+        if function.range().contains(&pc) { Ok(function) } else { Err(Miss::NotCovered) }
     }
 
     /// The last function of the only part that starts at or below `pc`.
@@ -264,10 +278,12 @@ fn arrange(data: &[u8], parts: &[Part], warnings: &mut Vec<Warning>) -> Result<F
             .map_err(|_| Error { offset: part.offset, kind: ErrorKind::TooLarge })?;
         in_place &= check_part(data, part, number, warnings)?;
     }
-    let buckets = parts.first().filter(|_| in_place).and_then(|part| {
-        Buckets::new(part.header.functions, |index| part.start(&mut &*data, index))
+    let found = parts.first().filter(|_| in_place).and_then(|part| {
+        let start = |index| part.start(&mut &*data, index);
+        let buckets = Buckets::new(part.header.functions, start)?;
+        Some(Functions::InPlace(buckets, Quick::new(part)))
     });
-    Ok(buckets.map_or_else(|| Functions::Sorted(sort(data, parts)), Functions::InPlace))
+    Ok(found.unwrap_or_else(|| Functions::Sorted(sort(data, parts))))
 }
 
 /// Whether the functions of a part ascend, and none overlaps another one.

@@ -39,22 +39,18 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn walk(&self, words: &[u64], limit: usize) -> (Vec<Frame>, End) {
-        let run = |mut context: Context| {
-            let address = InstructionPointer(self.pc).into();
-            let mut walk = Walk::new(
-                self.policy,
-                self.modules,
-                address,
-                &self.registers,
-                stack(words),
-                &mut context,
-            )
-            .limit(limit);
+        let Case { policy, modules, registers, pc } = self;
+        let run = |context: &mut Context| {
+            let address = InstructionPointer(*pc).into();
+            let walk = Walk::new(*policy, modules, address, registers, stack(words), context);
+            let mut walk = walk.limit(limit);
             let frames: Vec<Frame> = walk.by_ref().collect();
             (frames, walk.end().unwrap())
         };
-        let found = run(Context::new());
-        assert_eq!(run(Context::uncached()), found);
+        let context = &mut Context::new();
+        let found = run(context);
+        assert_eq!(run(context), found, "by the cache");
+        assert_eq!(run(&mut Context::uncached()), found, "without a cache");
         found
     }
 

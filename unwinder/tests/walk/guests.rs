@@ -60,8 +60,12 @@ fn walk<D: std::ops::Deref<Target = [u8]>>(
 ) -> (Vec<Frame>, End) {
     let Stack { address, registers, memory, .. } = stack;
     let mut walk = Walk::new(policy, modules, *address, registers, memory.clone(), context);
-    let frames = walk.by_ref().collect();
-    (frames, walk.end().unwrap())
+    let found = (walk.by_ref().collect(), walk.end().unwrap());
+    let mut walk = Walk::new(policy, modules, *address, registers, memory.clone(), context);
+    let mut frames = Vec::new();
+    let end = walk.visit(|frame| frames.push(frame));
+    assert_eq!((frames, end), found, "visited");
+    found
 }
 
 /// The frames by single steps with all registers.

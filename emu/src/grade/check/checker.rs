@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use arch::Regs;
 use unwinder::Memory;
+use unwinder::elf::bias;
 
 use crate::engine::EngineError;
 use crate::engine::flow::{CalleeSaved, Event, FlowSink};
@@ -15,7 +16,7 @@ use crate::engine::stepper::Sight;
 use crate::export::Images;
 use crate::grade::check::one_step::one_step;
 use crate::grade::check::record::PcRecord;
-use crate::grade::methods::{Bytes, MethodId, Methods, bias};
+use crate::grade::methods::{Bytes, MethodId, Methods};
 use crate::kernel::State;
 use crate::kernel::observer::Observer;
 use crate::kernel::user::Present;
@@ -103,6 +104,7 @@ impl Inner {
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
+            self.stack.functions_mut().map(&bytes, addr, pgoff);
             self.methods.map(path, &bytes, addr, pgoff);
             if let Some(bias) = bias(&bytes, addr, pgoff) {
                 self.files.push(Mapped { name: path.to_owned(), bytes, bias });
@@ -130,6 +132,10 @@ impl Inner {
 impl FlowSink for Checker {
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
         self.0.borrow_mut().stack.events(events, saved);
+    }
+
+    fn is_function(&self, addr: u64) -> bool {
+        self.0.borrow().stack.functions().starts_at(addr)
     }
 
     fn wants_registers(&self) -> bool {

@@ -35,7 +35,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// All ways there are here, `emu run` first.
+/// All ways there are here, `emu run` first. What is to be compared with it is one more of them.
 fn ways(path: &Path, arch: Arch) -> Vec<Way<'_>> {
     let mut ways = vec![
         Way::new("emu run, period 10^6", true, None, || emulate(path, &[], PERIOD).map(drop)),
@@ -52,7 +52,7 @@ fn ways(path: &Path, arch: Arch) -> Vec<Way<'_>> {
             move || bare(path, arch, Translation::Default),
         ),
         Way::new("emu run --truth: × of emu", true, Some(Bound::AtMost(1.5)), || {
-            let watch = |state: &mut _| Ok(Watch::start(state, Images::of_host()).map(drop)?);
+            let watch = |state: &mut _| Ok(Watch::start(state, Images::of_host(), None).map(drop)?);
             emulate_with(path, &[], PERIOD, watch).map(drop)
         }),
     ];

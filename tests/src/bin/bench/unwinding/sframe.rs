@@ -74,26 +74,31 @@ impl Rules {
     }
 }
 
-/// The functions of `.eh_frame` that SFrame can describe, ascending.
+/// The functions of `.eh_frame`, ascending. What SFrame cannot describe is left out: a function
+/// with such rows becomes several.
 fn functions<D: Deref<Target = [u8]>>(module: &Module<D>) -> Vec<Function> {
     let context = &mut dwarf::Context::new();
-    let mut all = Vec::new();
-    if let Some(table) = module.eh_frame() {
-        for entry in table.entries().flatten() {
-            let mut rows: Option<Vec<Frame>> = Some(Vec::new());
-            let end = table.rows(&entry, context, |row| {
-                let rules = Rules::of(row, module.arch());
-                if let (Some(list), Some(rules)) = (&mut rows, rules) {
-                    if list.last().is_none_or(|last| last.rules != rules) {
-                        list.push(Frame { start: row.range.0, rules });
+    let mut all: Vec<Function> = Vec::new();
+    let Some(table) = module.eh_frame() else { return all };
+    for entry in table.entries().flatten() {
+        let mut open = false;
+        let read = table.rows(&entry, context, |row| {
+            let (start, end) = row.range;
+            match (Rules::of(row, module.arch()), all.last_mut()) {
+                (None, _) => open = false,
+                (Some(rules), Some(function)) if open => {
+                    function.range.end = end;
+                    if function.rows.last().is_none_or(|last| last.rules != rules) {
+                        function.rows.push(Frame { start, rules });
                     }
-                } else {
-                    rows = None;
                 }
-            });
-            let rows = rows.filter(|list| end.is_ok() && (1..1 << 16).contains(&list.len()));
-            all.extend(rows.map(|rows| Function { range: entry.range.0..entry.range.1, rows }));
-        }
+                (Some(rules), _) => {
+                    open = true;
+                    all.push(Function { range: start..end, rows: vec![Frame { start, rules }] });
+                }
+            }
+        });
+        assert_eq!(read, Ok(()), "the call-frame information of a guest");
     }
     all.sort_by_key(|function| function.range.start);
     all

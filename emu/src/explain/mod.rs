@@ -1,0 +1,137 @@
+//! One graded sample, explained: its stack word by word, and what each method made of it.
+//!
+//! ```text
+//! truth file ─► Found ─┬─► Places: names and code          ┐
+//!                      ├─► Replay: each method again,      ├─► words (cli), svg
+//!                      │   frame by frame, with its rules  │
+//!                      └─► Stack: words with their marks   ┘
+//! ```
+//!
+//! * [`place`]: where an address is
+//! * [`replay`]: what a method did at each frame
+//! * [`why`]: where it parts from the truth, and why
+//! * [`stack`]: the memory of the stack, marked
+//! * [`svg`]: all of it as a picture
+
+pub mod place;
+pub mod replay;
+pub mod stack;
+pub mod svg;
+pub mod why;
+
+use std::sync::Arc;
+
+use arch::Arch;
+
+pub use place::Places;
+pub use replay::{Replay, Source, Told};
+pub use stack::{Mark, Row, Stack};
+
+use crate::grade::Methods;
+use crate::grade::file::{Found, Pieces, Sample, build_id};
+
+/// A sample with everything that is known of it.
+#[derive(Debug)]
+pub struct Explained {
+    /// As it was recorded.
+    pub found: Found,
+    /// Where things are.
+    pub places: Places,
+    /// The methods that were chosen, in the order of reports.
+    pub replays: Vec<Replay>,
+    /// Files that are not there any more, or are others now, with the reason.
+    pub missing: Vec<String>,
+}
+
+impl Explained {
+    /// Explains what was `found`. `load` delivers the bytes of a module's file; `wanted` says
+    /// which methods are of interest.
+    pub fn new(
+        found: Found,
+        mut load: impl FnMut(&str) -> Option<Arc<[u8]>>,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Explained {
+        let mut methods = Methods::new(found.arch);
+        let (mut places, mut missing) = (Places::new(found.arch), Vec::new());
+        for module in &found.modules {
+            let Some(bytes) = load(&module.path) else {
+                missing.push(format!("{}: it cannot be read", module.path));
+                continue;
+            };
+            if build_id(&bytes) != module.build_id {
+                missing.push(format!("{}: it is another file now", module.path));
+                continue;
+            }
+            methods.map_at(&module.path, &bytes, module.bias.0);
+            places.add(&module.path, bytes, module.bias.0);
+        }
+        let names: Vec<String> = methods.names().to_vec();
+        let chosen = methods.ids().zip(names).filter(|(_, name)| wanted(name));
+        let recorded = chosen.filter_map(|(id, name)| {
+            let verdict = found.sample.verdicts.get(&name)?;
+            Some((id, name, *verdict))
+        });
+        let recorded: Vec<_> = recorded.collect();
+        let replays = recorded
+            .into_iter()
+            .map(|(id, name, verdict)| Replay::new(&mut methods, id, name, verdict, &found))
+            .collect();
+        Explained { found, places, replays, missing }
+    }
+
+    /// The sample.
+    pub fn sample(&self) -> &Sample {
+        &self.found.sample
+    }
+
+    /// Whose registers and memory they are.
+    pub fn arch(&self) -> Arch {
+        self.found.arch
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> Pieces<'_> {
+        Pieces(&self.found.sample.memory)
+    }
+
+    /// `#2 main+0x1e`: a true frame and where it is.
+    pub fn frame_name(&self, index: usize) -> String {
+        match self.sample().frames.get(index) {
+            Some(frame) => format!("#{index} {}", self.places.name(frame.code_address())),
+            None => format!("#{index}"),
+        }
+    }
+
+    /// Its function alone.
+    pub fn function_name(&self, index: usize) -> String {
+        match self.sample().frames.get(index) {
+            Some(frame) => format!("#{index} {}", self.places.function(frame.code_address())),
+            None => format!("#{index}"),
+        }
+    }
+
+    /// Stack pointer of a true frame.
+    pub fn sp_of(&self, index: usize) -> Option<u64> {
+        match index.checked_sub(1) {
+            None => Some(self.found.sample.regs(self.arch()).sp()),
+            Some(callee) => self.sample().frames.get(callee)?.cfa.map(|cfa| cfa.0),
+        }
+    }
+
+    /// The true frame whose part of the stack holds `address`.
+    pub fn owner(&self, address: u64) -> Option<usize> {
+        (0..self.sample().frames.len()).find(|&index| {
+            let cfa = self.sample().frames[index].cfa.map_or(u64::MAX, |cfa| cfa.0);
+            self.sp_of(index).is_some_and(|sp| sp <= address && address < cfa)
+        })
+    }
+}
+
+/// Name of a register by its DWARF number.
+pub fn register_name(arch: Arch, number: u8) -> &'static str {
+    let names: &[&str] = match arch {
+        Arch::X86_64 => &arch::x86_64::regs::NAMES,
+        Arch::Aarch64 => &arch::aarch64::regs::NAMES,
+    };
+    names.get(usize::from(number)).copied().unwrap_or("?")
+}

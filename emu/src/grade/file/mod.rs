@@ -1,0 +1,207 @@
+//! The truth file: each sample of a run with its true stack, and with the memory and the
+//! registers that any method needs to walk it again. `docs/truth-file.md` describes it for
+//! others.
+//!
+//! ```text
+//! {"header":{…}}                    first: schema, architecture, methods
+//! {"module":{…}}                    a file of code was mapped; before the samples that see it
+//! {"sample":{…}}                    in the order of the profile
+//! ```
+
+pub mod fuzz;
+mod memory;
+mod reader;
+mod text;
+mod writer;
+
+pub use memory::{Pieces, Recorder};
+pub use reader::{Found, ReadError, Reader};
+pub use text::{Bytes, Hex};
+pub use writer::Writer;
+
+use std::collections::BTreeMap;
+
+use arch::{Arch, Regs};
+use serde::{Deserialize, Serialize};
+use unwinder::{CodeAddress, InstructionPointer, InterruptedAddress, Module, ReturnAddress};
+
+use crate::grade::{ProgramPoint, Verdict};
+use crate::truth::TrueFrame;
+
+/// What the first line says it is.
+pub const SCHEMA: &str = "emu-truth";
+
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// Frames of a sample at most.
+pub const MAX_FRAMES: usize = 1024;
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// The first one.
+    Header(Header),
+    /// A file of code.
+    Module(MappedFile),
+    /// A sample.
+    Sample(Box<Sample>),
+}
+
+/// What holds for all samples.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`]
+    pub schema: String,
+    /// [`VERSION`]
+    pub version: u32,
+    /// `x86_64` or `aarch64`.
+    pub arch: String,
+    /// The methods that are graded, in the order of reports.
+    pub methods: Vec<String>,
+    /// The folder on the host that the paths of modules are below, if not `/`.
+    pub root: Option<String>,
+}
+
+/// A file of code that was mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappedFile {
+    /// As in the profile: a path, or `[vdso]`.
+    pub path: String,
+    /// GNU build id in hexadecimal, if it has one.
+    pub build_id: Option<String>,
+    /// What to add to a link-time address to get that in the process, modulo 2^64.
+    pub bias: Hex,
+    /// It is the kernel's.
+    pub vdso: bool,
+}
+
+/// A graded sample.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// From 1, in the order of the profile.
+    pub n: u64,
+    /// Where the thread is, or will go on if the kernel was sampled.
+    pub pc: Hex,
+    /// Where in its function that is.
+    pub point: ProgramPoint,
+    /// By DWARF number: 16 of x86_64, 32 of aarch64.
+    pub registers: Vec<Hex>,
+    /// Live frames in all, which may be more than [`MAX_FRAMES`].
+    pub depth: u64,
+    /// The innermost of them, innermost first.
+    pub frames: Vec<Frame>,
+    /// What each method made of it.
+    pub verdicts: BTreeMap<String, Verdict>,
+    /// Memory, ascending.
+    pub memory: Vec<Piece>,
+}
+
+/// How a frame's address is to be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FrameKind {
+    /// The instruction that is next.
+    Current,
+    /// Where a call returns to.
+    Return,
+    /// The instruction before which a signal came.
+    Interrupted,
+}
+
+/// A true frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Where it is.
+    pub address: Hex,
+    /// What kind of address that is.
+    pub kind: FrameKind,
+    /// The caller's stack pointer when this frame has gone; none for the outermost one.
+    pub cfa: Option<Hex>,
+    /// Where the function was entered, if that was seen.
+    pub entry: Option<Hex>,
+}
+
+/// A piece of memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Of the first byte.
+    pub address: Hex,
+    /// In hexadecimal.
+    pub bytes: Bytes,
+}
+
+impl MappedFile {
+    /// The file of a module.
+    pub fn new<D>(module: &Module<D>, bytes: &[u8]) -> MappedFile {
+        let path = module.name().to_owned();
+        let vdso = path == VDSO;
+        MappedFile { path, build_id: build_id(bytes), bias: Hex(module.bias()), vdso }
+    }
+}
+
+/// Name of the module that no file holds.
+pub const VDSO: &str = "[vdso]";
+
+/// The GNU build id of an ELF file, in hexadecimal.
+pub fn build_id(bytes: &[u8]) -> Option<String> {
+    use goblin::elf::note::NT_GNU_BUILD_ID;
+    let elf = goblin::elf::Elf::parse(bytes).ok()?;
+    let mut notes = elf.iter_note_headers(bytes)?.map_while(Result::ok);
+    let id = notes.find(|n| n.name == "GNU" && n.n_type == NT_GNU_BUILD_ID)?;
+    Some(id.desc.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+impl Frame {
+    /// A frame of the truth.
+    pub fn new(frame: &TrueFrame) -> Frame {
+        let kind = match frame.address {
+            CodeAddress::Current(_) | CodeAddress::Call(_) => FrameKind::Current,
+            CodeAddress::Return(_) => FrameKind::Return,
+            CodeAddress::Interrupted(_) => FrameKind::Interrupted,
+        };
+        Frame {
+            address: Hex(frame.address.value()),
+            kind,
+            cfa: frame.cfa.map(Hex),
+            entry: frame.entry.map(Hex),
+        }
+    }
+
+    /// Its address with its origin.
+    pub fn code_address(&self) -> CodeAddress {
+        match self.kind {
+            FrameKind::Current => InstructionPointer(self.address.0).into(),
+            FrameKind::Return => ReturnAddress(self.address.0).into(),
+            FrameKind::Interrupted => InterruptedAddress(self.address.0).into(),
+        }
+    }
+}
+
+impl Sample {
+    /// The thread's integer registers.
+    pub fn regs(&self, arch: Arch) -> Regs {
+        let mut regs = Regs::new(arch);
+        regs.gp.iter_mut().zip(&self.registers).for_each(|(to, from)| *to = from.0);
+        regs.pc = self.pc.0;
+        regs
+    }
+
+    /// The true addresses, innermost first.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
+        self.frames.iter().map(|frame| frame.address.0)
+    }
+}
+
+/// Registers that a sample has.
+pub const fn registers(arch: Arch) -> usize {
+    match arch {
+        Arch::X86_64 => 16,
+        Arch::Aarch64 => 32,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests;

@@ -1,0 +1,190 @@
+//! Reads a truth file: any bytes get an answer, in bounded memory.
+
+use std::io::{self, BufRead, Read};
+
+use arch::Arch;
+
+use super::{Header, Line, MappedFile, SCHEMA, Sample, VERSION, registers};
+
+/// Longest line that is read. The longest that is written has 64 KiB of stack, 1,024 frames
+/// and what the methods read, less than 2 MiB of text.
+const MAX_LINE: u64 = 16 << 20;
+
+/// Modules at most.
+const MAX_MODULES: usize = 4096;
+
+/// What a line with a sample begins with.
+const SAMPLE: &[u8] = b"{\"sample\":";
+
+/// Why a truth file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The host cannot.
+    #[error("line {line}: {source}")]
+    Io {
+        /// From 1.
+        line: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// What is there is not what should be.
+    #[error("line {line}: {what}; write it again with emu run --truth")]
+    Damaged {
+        /// From 1.
+        line: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The first line does not say that it is a truth file, or one of another version.
+    #[error("{0}")]
+    Other(String),
+    /// There is no such sample.
+    #[error("there is no sample {wanted}: {}", range(*.samples))]
+    NoSample {
+        /// Its number.
+        wanted: u64,
+        /// How many there are.
+        samples: u64,
+    },
+}
+
+fn range(samples: u64) -> String {
+    match samples {
+        0 => "the run took none".to_owned(),
+        n => format!("the file has 1 to {n}"),
+    }
+}
+
+/// A sample and what it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Of the file.
+    pub header: Header,
+    /// Whose registers they are.
+    pub arch: Arch,
+    /// What was mapped when it was taken.
+    pub modules: Vec<MappedFile>,
+    /// The sample.
+    pub sample: Sample,
+}
+
+/// Takes a file apart.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    line: u64,
+    text: Vec<u8>,
+    header: Header,
+    arch: Arch,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// A file that begins with a header.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`]: it does not, or not with one that is known.
+    pub fn new(input: R) -> Result<Reader<R>, ReadError> {
+        let header = Header {
+            schema: String::new(),
+            version: 0,
+            arch: String::new(),
+            methods: Vec::new(),
+            root: None,
+        };
+        let mut reader = Reader { input, line: 0, text: Vec::new(), header, arch: Arch::X86_64 };
+        let other = |what: &str| ReadError::Other(what.to_owned());
+        if !reader.next_line()? {
+            return Err(other("the file is empty; write it with emu run --truth"));
+        }
+        let Ok(Line::Header(header)) = serde_json::from_slice(&reader.text) else {
+            return Err(other("not a truth file; emu run --truth writes one"));
+        };
+        if header.schema != SCHEMA || header.version != VERSION {
+            let what = format!(
+                "schema {:?}, version {}: this emu reads {SCHEMA:?}, version {VERSION}",
+                header.schema, header.version
+            );
+            return Err(ReadError::Other(what));
+        }
+        reader.arch = header.arch.parse().map_err(|e| reader.damaged(e))?;
+        reader.header = header;
+        Ok(reader)
+    }
+
+    /// What holds for all samples.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Looks for sample `n`, from the first line on.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`]: there is none, or a line up to there is damaged.
+    pub fn find(mut self, n: u64) -> Result<Found, ReadError> {
+        let (mut modules, mut samples) = (Vec::new(), 0);
+        while self.next_line()? {
+            if self.text.starts_with(SAMPLE) {
+                samples += 1;
+                if samples != n {
+                    continue; // the others are not looked into
+                }
+            }
+            match serde_json::from_slice(&self.text) {
+                Ok(Line::Module(module)) if modules.len() < MAX_MODULES => modules.push(module),
+                Ok(Line::Sample(sample)) => {
+                    self.check(&sample, n)?;
+                    let (header, arch) = (self.header, self.arch);
+                    return Ok(Found { header, arch, modules, sample: *sample });
+                }
+                Ok(Line::Module(_)) => return Err(self.damaged("too many modules")),
+                Ok(Line::Header(_)) => return Err(self.damaged("a second header")),
+                Err(error) => return Err(self.damaged(error)),
+            }
+        }
+        Err(ReadError::NoSample { wanted: n, samples })
+    }
+
+    /// What JSON alone does not promise.
+    fn check(&self, sample: &Sample, n: u64) -> Result<(), ReadError> {
+        let wanted = registers(self.arch);
+        if sample.n != n {
+            return Err(self.damaged(format!("sample {} where {n} should be", sample.n)));
+        }
+        if sample.registers.len() != wanted {
+            let found = sample.registers.len();
+            return Err(self.damaged(format!("{found} registers, {} has {wanted}", self.arch)));
+        }
+        if sample.frames.is_empty() {
+            return Err(self.damaged("a sample without frames"));
+        }
+        let mut end = Some(0);
+        for piece in &sample.memory {
+            let start = piece.address.0;
+            if end.is_none_or(|end| start < end) || piece.bytes.0.is_empty() {
+                return Err(self.damaged(format!("memory at {start:#x} is out of order")));
+            }
+            end = start.checked_add(piece.bytes.0.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Reads a line; `false` at the end.
+    fn next_line(&mut self) -> Result<bool, ReadError> {
+        self.line += 1;
+        self.text.clear();
+        let mut limited = (&mut self.input).take(MAX_LINE + 1);
+        let read = limited.read_until(b'\n', &mut self.text);
+        read.map_err(|source| ReadError::Io { line: self.line, source })?;
+        if self.text.len() as u64 > MAX_LINE {
+            return Err(self.damaged("longer than any line of a truth file"));
+        }
+        Ok(!self.text.is_empty())
+    }
+
+    fn damaged(&self, what: impl ToString) -> ReadError {
+        let what = what.to_string().replace(['\n', '\r'], " ");
+        ReadError::Damaged { line: self.line, what }
+    }
+}

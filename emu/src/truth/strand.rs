@@ -1,0 +1,165 @@
+//! One stack of a thread and the frames on it.
+
+use crate::engine::flow::{CalleeSaved, Event};
+use crate::truth::functions::Functions;
+use crate::truth::tails::Tails;
+
+/// A live frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Where its caller goes on; the interrupted address of a signal.
+    pub goes_on: u64,
+    /// The caller's stack pointer there.
+    pub cfa: u64,
+    /// Where the function was entered.
+    pub entry: u64,
+    pub signal: bool,
+}
+
+impl Frame {
+    #[inline]
+    pub const fn is_left_by(&self, e: &Event) -> bool {
+        self.goes_on == e.to && self.cfa == e.sp && !self.signal
+    }
+}
+
+/// Memory that a strand's frames were seen in: its stack, or the alternate signal stack on
+/// which a handler runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    /// Frames that are outside of it, below it in the order of calls.
+    outer: usize,
+    /// Lowest and highest stack pointer seen in it.
+    low: u64,
+    high: u64,
+}
+
+/// A stack, and the signal stacks that its handlers run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Strand {
+    /// Outermost first.
+    pub frames: Vec<Frame>,
+    /// For each frame, if they are kept: what the callee-saved registers were before it.
+    pub saved: Vec<CalleeSaved>,
+    pub tails: Tails,
+    /// The stack pointer with which it began.
+    pub start: u64,
+    segment: Segment,
+    /// The segments that the frames of `segment` were called from.
+    outer: Vec<Segment>,
+}
+
+impl Strand {
+    pub fn at(sp: u64) -> Strand {
+        Strand {
+            frames: Vec::new(),
+            saved: Vec::new(),
+            tails: Tails::default(),
+            start: sp,
+            segment: Segment { outer: 0, low: sp, high: sp },
+            outer: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub fn push(&mut self, frame: Frame, saved: Option<&CalleeSaved>) {
+        self.segment.low = self.segment.low.min(frame.cfa);
+        // Of this frame only if of all outer ones.
+        if self.saved.len() == self.frames.len() {
+            self.saved.extend(saved);
+        }
+        self.frames.push(frame);
+    }
+
+    /// What is called from now on is on another stack, at `sp`.
+    pub fn enter_segment(&mut self, sp: u64) {
+        self.outer.push(self.segment);
+        self.segment = Segment { outer: self.frames.len(), low: sp, high: sp };
+    }
+
+    /// Ends the innermost frame, which is not a signal's.
+    #[inline]
+    pub fn pop(&mut self) {
+        self.frames.pop();
+        self.saved.truncate(self.frames.len());
+        self.tails.truncate(self.frames.len());
+    }
+
+    /// Ends all frames but the `len` outermost ones.
+    pub fn truncate(&mut self, len: usize) {
+        self.frames.truncate(len);
+        self.saved.truncate(len);
+        self.tails.truncate(len);
+        // The last outer frame of a segment is the signal's: with it the segment is left.
+        while len < self.segment.outer {
+            let Some(outer) = self.outer.pop() else { break };
+            self.segment = outer;
+        }
+    }
+
+    /// Ends the innermost frames up to the first that is `last`; none if there is no such.
+    pub fn pop_through(&mut self, last: impl Fn(&Frame) -> bool) -> Option<Frame> {
+        let index = self.frames.iter().rposition(last)?;
+        let frame = self.frames[index];
+        self.truncate(index);
+        Some(frame)
+    }
+
+    fn segments(&self) -> impl Iterator<Item = &Segment> {
+        std::iter::once(&self.segment).chain(self.outer.iter().rev())
+    }
+
+    /// Size of the smallest part of the stack that has `sp`, if any has.
+    pub fn span_around(&self, sp: u64) -> Option<u64> {
+        self.segments().filter(|s| s.low <= sp && sp <= s.high).map(|s| s.high - s.low).min()
+    }
+
+    pub fn spans(&self, sp: u64) -> bool {
+        self.span_around(sp).is_some()
+    }
+
+    /// Whether `sp` is within `distance` below what was seen of the stack in use.
+    pub const fn is_below(&self, sp: u64, distance: u64) -> bool {
+        let low = self.segment.low;
+        low.saturating_sub(distance) <= sp && sp < low
+    }
+
+    /// Ends the frames that are not live with this stack pointer (R5). The function that goes
+    /// on called, at the stack pointer that it has now, the outermost of them.
+    ///
+    /// ```text
+    /// frames on a signal stack that sp is not in     are dead
+    /// some frame's CFA = sp                          it and all inside it are dead
+    /// else                                           frames with CFA < sp are dead
+    /// ```
+    ///
+    /// On aarch64 functions that use no stack share a CFA: it is then the outermost one that
+    /// was called from the function which goes on, or the outermost of all.
+    pub fn unwind_to(&mut self, e: &Event, functions: &Functions) {
+        while !self.is_in_segment(e.sp) && !self.outer.is_empty() {
+            // The signal's own frame goes by the rules below.
+            self.truncate(self.segment.outer);
+            let Some(outer) = self.outer.pop() else { break };
+            self.segment = outer;
+        }
+        self.segment.high = self.segment.high.max(e.sp);
+        let same_cfa = |f: &&Frame| f.cfa == e.sp;
+        let first = self.segment.outer;
+        let frames = self.frames.get(first..).unwrap_or_default();
+        let of_caller =
+            |f: &Frame| f.cfa == e.sp && functions.same(f.goes_on.wrapping_sub(1), e.to);
+        let index = frames.iter().position(of_caller);
+        if let Some(index) = index.or_else(|| frames.iter().position(|f| same_cfa(&f))) {
+            self.truncate(first + index);
+            return;
+        }
+        let live = frames.iter().rposition(|f| f.cfa >= e.sp).map_or(0, |index| index + 1);
+        self.truncate(first + live);
+    }
+
+    /// In the segment in use, unless an outer one has it.
+    fn is_in_segment(&self, sp: u64) -> bool {
+        let within = |s: &Segment| s.low <= sp && sp <= s.high;
+        within(&self.segment) || !self.outer.iter().any(within)
+    }
+}

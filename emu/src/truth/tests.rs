@@ -1,0 +1,311 @@
+//! Hand-made sequences of events.
+
+use unwinder::InstructionPointer;
+
+use super::*;
+use crate::truth::tails::{FIRST, LAST};
+
+const TOP: u64 = 0x7fff_0000;
+
+struct Thread {
+    stack: Stack,
+    arch: Arch,
+}
+
+impl Thread {
+    fn new(arch: Arch) -> Thread {
+        Thread { stack: Stack::new(arch, TOP), arch }
+    }
+
+    fn event(&mut self, kind: Transfer, next: u64, to: u64, sp: u64, sp_was_set: bool) {
+        self.stack.event(&Event { kind, next, to, sp, sp_was_set }, None);
+    }
+
+    /// A call whose CFA is `sp`.
+    fn call(&mut self, next: u64, to: u64, sp: u64) {
+        let pushed = if self.arch == Arch::X86_64 { 8 } else { 0 };
+        self.event(Transfer::Call, next, to, sp - pushed, false);
+    }
+
+    fn addresses(&self) -> Vec<u64> {
+        self.stack.frames(0).map(|f| f.address.value()).collect()
+    }
+}
+
+fn both(test: impl Fn(Thread)) {
+    Arch::ALL.into_iter().for_each(|arch| test(Thread::new(arch)));
+}
+
+#[test]
+fn calls_and_returns() {
+    both(|mut t| {
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x201, 0x300, TOP - 64);
+        assert_eq!(t.addresses(), [0, 0x201, 0x101]);
+        let frames: Vec<_> = t.stack.frames(0x305).collect();
+        assert_eq!(frames[0].address, InstructionPointer(0x305).into());
+        assert_eq!((frames[0].cfa, frames[0].entry), (Some(TOP - 64), Some(0x300)));
+        assert_eq!((frames[2].cfa, frames[2].entry), (None, None));
+        t.event(Transfer::Return, 0x310, 0x201, TOP - 64, false);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    });
+}
+
+#[test]
+fn jumps_and_returns_that_are_jumps_change_nothing() {
+    both(|mut t| {
+        t.call(0x101, 0x200, TOP - 16);
+        t.event(Transfer::Jump, 0x210, 0x400, TOP - 16, false);
+        t.event(Transfer::Return, 0x410, 0x500, TOP - 48, false);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    });
+}
+
+/// `ret imm16`; an outlined prologue, which leaves the stack pointer lower.
+#[test]
+fn a_return_may_move_the_stack() {
+    for moved in [TOP - 64 + 8, TOP - 64 - 32] {
+        both(|mut t| {
+            t.call(0x101, 0x200, TOP - 16);
+            t.call(0x201, 0x300, TOP - 64);
+            t.event(Transfer::Return, 0x310, 0x201, moved, false);
+            assert_eq!(t.addresses(), [0, 0x101]);
+        });
+    }
+}
+
+/// A tail-called function returns to its caller's caller.
+#[test]
+fn a_tail_call_takes_its_callers_place() {
+    both(|mut t| {
+        t.call(0x101, 0x200, TOP - 16);
+        t.event(Transfer::Jump, 0x210, 0x300, TOP - 24, false);
+        t.event(Transfer::Return, 0x310, 0x101, TOP - 16, false);
+        assert_eq!(t.addresses(), [0]);
+    });
+}
+
+#[test]
+fn longjmp_ends_the_frames_in_between() {
+    both(|mut t| {
+        t.call(0x101, 0x200, TOP - 16); // f, which calls setjmp at TOP - 64
+        t.call(0x201, 0x900, TOP - 64);
+        t.event(Transfer::Return, 0x910, 0x201, TOP - 64, false);
+        for depth in 1..6 {
+            t.call(0x300 + depth, 0x300, TOP - 64 * depth);
+        }
+        t.call(0x401, 0xa00, TOP - 512); // longjmp
+        t.event(Transfer::Jump, 0xa10, 0x201, TOP - 64, true);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    });
+}
+
+/// To a landing pad in a function whose stack pointer is not that of a call.
+#[test]
+fn a_landing_pad_ends_the_frames_below_it() {
+    both(|mut t| {
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x202, 0x300, TOP - 80);
+        t.call(0x303, 0x400, TOP - 160);
+        t.event(Transfer::Return, 0x410, 0x280, TOP - 72, true);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    });
+}
+
+#[test]
+fn coroutines_keep_their_frames() {
+    both(|mut t| {
+        let other = 0x6000_0000;
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x202, 0x800, TOP - 64); // switch, to a stack built by hand
+        t.event(Transfer::Return, 0x820, 0x500, other, true);
+        assert_eq!(t.addresses(), [0]);
+        t.call(0x505, 0x600, other - 32);
+        t.call(0x606, 0x800, other - 96); // back
+        t.event(Transfer::Return, 0x820, 0x202, TOP - 64, true);
+        assert_eq!(t.addresses(), [0, 0x101]);
+        t.call(0x203, 0x800, TOP - 64); // and on
+        t.event(Transfer::Return, 0x820, 0x606, other - 96, true);
+        assert_eq!(t.addresses(), [0, 0x505]);
+    });
+}
+
+fn regs(arch: Arch, pc: u64, sp: u64) -> Regs {
+    let mut regs = Regs::new(arch);
+    regs.pc = pc;
+    regs.set_sp(sp);
+    regs
+}
+
+#[test]
+fn signals_on_any_stack() {
+    for (arch, handler_sp) in
+        Arch::ALL.into_iter().flat_map(|a| [(a, TOP - 1208), (a, 0x5000_0ff8)])
+    {
+        let mut t = Thread::new(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        let interrupted = regs(arch, 0x222, TOP - 100);
+        t.stack.signal(&interrupted, &regs(arch, 0x700, handler_sp), 0x900);
+        assert_eq!(t.addresses(), [0, 0x900, 0x222, 0x101]);
+        let frames: Vec<_> = t.stack.frames(0).collect();
+        assert_eq!(frames[1].address, ReturnAddress(0x900).into());
+        assert_eq!(frames[2].address, InterruptedAddress(0x222).into());
+        t.call(0x707, 0x800, handler_sp - 64);
+        t.event(Transfer::Return, 0x810, 0x707, handler_sp - 64, false);
+        let popped = if arch == Arch::X86_64 { 8 } else { 0 };
+        t.event(Transfer::Return, 0x720, 0x900, handler_sp + popped, false);
+        assert_eq!(t.addresses(), [0, 0x222, 0x101]);
+        t.stack.sigreturn(&interrupted);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    }
+}
+
+#[test]
+fn longjmp_out_of_a_handler() {
+    for handler_sp in [TOP - 1208, 0x5000_0ff8, TOP + 0x10_0000] {
+        both(|mut t| {
+            t.call(0x101, 0x200, TOP - 16);
+            t.call(0x201, 0x900, TOP - 64); // sigsetjmp
+            t.event(Transfer::Return, 0x910, 0x201, TOP - 64, false);
+            t.call(0x202, 0x300, TOP - 64);
+            let interrupted = regs(t.arch, 0x333, TOP - 128);
+            t.stack.signal(&interrupted, &regs(t.arch, 0x700, handler_sp), 0x950);
+            t.call(0x707, 0xa00, handler_sp - 64); // siglongjmp
+            t.event(Transfer::Jump, 0xa10, 0x201, TOP - 64, true);
+            assert_eq!(t.addresses(), [0, 0x101]);
+        });
+    }
+}
+
+/// Functions of 256 bytes from 0x100 to 0x1fff.
+fn with_functions(arch: Arch) -> Thread {
+    let mut t = Thread::new(arch);
+    t.stack.functions_mut().add((1..0x20).map(|n| n << 8..(n + 1) << 8));
+    t
+}
+
+/// The stack pointer at the start of a function with this CFA.
+fn at_start(arch: Arch, cfa: u64) -> u64 {
+    cfa - if arch == Arch::X86_64 { 8 } else { 0 }
+}
+
+fn logical(t: &Thread, pc: u64) -> Vec<(u64, bool)> {
+    t.stack.logical(pc).map(|f| (f.address.value(), f.physical)).collect()
+}
+
+#[test]
+fn tail_calls_are_kept() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        let sp = at_start(arch, TOP - 16);
+        t.call(0x101, 0x200, TOP - 16);
+        // Inside the function, to its own start, to another's middle, with a frame: no calls.
+        t.event(Transfer::Jump, 0x210, 0x220, sp, false);
+        t.event(Transfer::Jump, 0x230, 0x200, sp, false);
+        t.event(Transfer::Jump, 0x230, 0x340, sp, false);
+        t.event(Transfer::Jump, 0x230, 0x300, sp - 32, false);
+        assert_eq!(logical(&t, 0x2ff), [(0x2ff, true), (0x101, true)]);
+        // A jump, one behind `leave` or `mov sp, x29`, and a return instruction.
+        t.event(Transfer::Jump, 0x240, 0x300, sp, false);
+        t.event(Transfer::Jump, 0x350, 0x400, sp, true);
+        t.event(Transfer::Return, 0x460, 0x500, sp, false);
+        let expected = [(0x501, true), (0x460, false), (0x350, false), (0x240, false)];
+        assert_eq!(logical(&t, 0x501), [&expected[..], &[(0x101, true)]].concat());
+        let entries: Vec<_> = t.stack.logical(0x501).map(|f| f.entry).collect();
+        assert_eq!(entries, [Some(0x500), Some(0x400), Some(0x300), Some(0x200), None]);
+        assert_eq!(t.addresses(), [0, 0x101], "they have no frame");
+        // What is called now has its own.
+        t.call(0x510, 0x600, TOP - 64);
+        assert_eq!(logical(&t, 0)[..3], [(0, true), (0x510, true), (0x460, false)]);
+        t.event(Transfer::Return, 0x610, 0x510, TOP - 64, false);
+        t.event(Transfer::Return, 0x520, 0x101, TOP - 16, false);
+        assert_eq!(logical(&t, 0), [(0, true)]);
+        t.call(0x121, 0x200, TOP - 16);
+        assert_eq!(logical(&t, 0), [(0, true), (0x121, true)], "nothing is left");
+    }
+}
+
+#[test]
+fn a_loop_of_tail_calls_takes_no_memory() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        let sp = at_start(arch, TOP - 16);
+        for n in 0..10_000 {
+            let (from, to) = if n % 2 == 0 { (0x240, 0x300) } else { (0x350, 0x200) };
+            t.event(Transfer::Jump, from, to, sp, false);
+        }
+        let frames: Vec<_> = t.stack.logical(0x201).collect();
+        let kept = FIRST + LAST;
+        assert_eq!(frames.len(), 1 + kept + 1);
+        let elided: Vec<_> = frames.iter().map(|f| f.elided).collect();
+        assert_eq!(elided.iter().sum::<u64>(), 10_000 - kept as u64);
+        assert_eq!(elided.iter().position(|&n| n > 0), Some(1 + LAST));
+        assert_eq!(frames[LAST].entry, None, "who entered it is not kept");
+        assert_eq!(frames[kept].entry, Some(0x200), "as it was called");
+    }
+}
+
+/// Stacks that are neighbours, or an array in a function's frame.
+#[test]
+fn a_new_stack_begins_at_a_function() {
+    for other in [TOP - 0x1000, TOP - 0x400] {
+        for arch in Arch::ALL {
+            let mut t = with_functions(arch);
+            t.call(0x101, 0x200, TOP - 16);
+            t.call(0x201, 0x300, TOP - 0x800);
+            t.event(Transfer::Jump, 0x320, 0x400, other, true);
+            assert_eq!(t.addresses(), [0], "{arch} {other:#x}");
+            t.call(0x411, 0x300, other - 32);
+            t.event(Transfer::Jump, 0x320, 0x201, TOP - 0x800, true);
+            assert_eq!(t.addresses(), [0, 0x101], "{arch} {other:#x}");
+        }
+    }
+}
+
+/// A handler's stack is no part of the stack that it interrupted: what lies between is not.
+#[test]
+fn a_signal_stack_is_apart() {
+    for arch in Arch::ALL {
+        let (alternate, other) = (TOP - 0x10_0000, TOP - 0x8_0000);
+        let mut t = Thread::new(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        let interrupted = regs(arch, 0x222, TOP - 100);
+        t.stack.signal(&interrupted, &regs(arch, 0x700, alternate), 0x900);
+        t.stack.sigreturn(&interrupted);
+        assert_eq!(t.addresses(), [0, 0x101]);
+        t.event(Transfer::Return, 0x240, 0x500, other, true);
+        assert_eq!(t.addresses(), [0], "{arch}: a new stack");
+    }
+}
+
+/// Behind `alloca` the stack pointer is anywhere below.
+#[test]
+fn a_jump_in_a_function_ends_nothing() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        t.event(Transfer::Jump, 0x240, 0x260, TOP - 0x20_0000, true);
+        assert_eq!(t.addresses(), [0, 0x101]);
+        // As in a leaf that was entered behind a caller's `mov sp, x29`.
+        t.event(Transfer::Jump, 0x240, 0x260, at_start(arch, TOP - 16), true);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    }
+}
+
+/// A handler may let its thread go on elsewhere, with the same stack pointer.
+#[test]
+fn an_edited_context() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x201, 0x300, TOP - 64);
+        let sp = at_start(arch, TOP - 64);
+        t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900);
+        t.stack.sigreturn(&regs(arch, 0x30a, sp));
+        assert_eq!(t.addresses(), [0, 0x201, 0x101]);
+        t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900);
+        t.stack.sigreturn(&regs(arch, 0x260, TOP - 64));
+        assert_eq!(t.addresses(), [0, 0x101], "out of the function");
+    }
+}

@@ -1,0 +1,81 @@
+//! The frames as they are shown: physical and logical.
+
+use unwinder::{CodeAddress, InstructionPointer, ReturnAddress};
+
+use crate::truth::Stack;
+
+/// A frame of the true stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrueFrame {
+    /// Where the frame is: the thread's instruction, or where it goes on.
+    pub address: CodeAddress,
+    /// Its CFA: the caller's stack pointer when this frame has gone. `None` for the
+    /// outermost frame.
+    pub cfa: Option<u64>,
+    /// First instruction of the function, as it was called; `None` for the outermost frame
+    /// and for one that a signal interrupted before it called anything.
+    pub entry: Option<u64>,
+}
+
+/// A frame of the logical stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogicalFrame {
+    /// Where the frame is. For a function that has tail-called another one it is the address
+    /// behind the jump, so that, as for a return address, the byte before it is in the function.
+    pub address: CodeAddress,
+    /// The CFA of the physical frame that it is, or has been before its tail call.
+    pub cfa: Option<u64>,
+    /// First instruction of the function, as it was called or jumped to, if that was seen.
+    pub entry: Option<u64>,
+    /// False for a function that has tail-called another one: nothing of it is on the stack.
+    pub physical: bool,
+    /// Tail-calling functions between this frame and the one before that are not kept.
+    pub elided: u64,
+}
+
+impl Stack {
+    /// The frames of a thread that is at `pc`, innermost first.
+    pub fn frames(&self, pc: u64) -> impl Iterator<Item = TrueFrame> + '_ {
+        let mut address = CodeAddress::from(InstructionPointer(pc));
+        let frames = self.strand().frames.iter().rev();
+        let ends = frames.map(Some).chain([None]);
+        ends.map(move |frame| {
+            let here = TrueFrame {
+                address,
+                cfa: frame.map(|f| f.cfa),
+                entry: frame.filter(|f| !f.signal).map(|f| f.entry),
+            };
+            if let Some(f) = frame {
+                address = f.caller_address();
+            }
+            here
+        })
+    }
+
+    /// The same with the functions that made tail calls. Each comes behind the function that
+    /// it called; of very many in one frame only the first and the last ones are there.
+    pub fn logical(&self, pc: u64) -> impl Iterator<Item = LogicalFrame> + '_ {
+        let depth = self.depth();
+        self.frames(pc).enumerate().flat_map(move |(n, frame)| {
+            let TrueFrame { address, cfa, entry } = frame;
+            let physical = LogicalFrame { address, cfa, entry, physical: true, elided: 0 };
+            let mut tails = self.strand().tails.of(depth - n).peekable();
+            // Each jump says where the function before it was entered.
+            let first = tails.peek().map_or(entry, |(tail, _)| Some(tail.to));
+            let callers = std::iter::from_fn(move || {
+                let (tail, elided) = tails.next()?;
+                let entered = tails.peek().map_or(entry, |(outer, _)| Some(outer.to));
+                // Who made the oldest jump that is kept was not entered by the next one.
+                let unknown = tails.peek().is_some_and(|(_, elided)| *elided > 0);
+                Some(LogicalFrame {
+                    address: ReturnAddress(tail.next).into(),
+                    cfa,
+                    entry: entered.filter(|_| !unknown),
+                    physical: false,
+                    elided,
+                })
+            });
+            std::iter::once(LogicalFrame { entry: first, ..physical }).chain(callers)
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! The truth file of a run, and samples explained from it.
+
+#![allow(clippy::unwrap_used, reason = "a failed test may panic")]
+
+use std::path::{Path, PathBuf};
+
+use arch::Arch;
+use tests::program::{Finished, emu, finish};
+use tests::scratch;
+
+/// Runs a guest with `--truth`, sampled often; returns the profile.
+fn record(dir: &Path, arch: Arch, guest: &[&str]) -> PathBuf {
+    record_with(dir, arch, &["-F", "20000"], guest)
+}
+
+fn record_with(dir: &Path, arch: Arch, events: &[&str], guest: &[&str]) -> PathBuf {
+    let profile = dir.join(format!("{}-{arch}", guest[0]));
+    let mut command = emu(&["run", "--truth", "-q", "--arch", arch.name(), "-o"]);
+    let finished = finish(command.arg(&profile).args(events).args(guest));
+    assert!(finished.stderr.contains("against the true stack"), "{finished:?}");
+    profile
+}
+
+fn explain(file: &Path, words: &[&str]) -> Finished {
+    finish(emu(&["explain"]).arg(file).args(words))
+}
+
+fn explained(file: &Path, words: &[&str]) -> String {
+    let finished = explain(file, words);
+    assert_eq!((finished.status, finished.stderr.as_str()), (0, ""), "{words:?}");
+    finished.stdout
+}
+
+fn truth(profile: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.truth", profile.display()))
+}
+
+/// The leaf has no frame: its caller is left out, and the explanation says so.
+#[test]
+fn a_leaf_without_a_frame() {
+    let dir = scratch("explain-leaf");
+    for arch in Arch::ALL {
+        let profile = record(&dir, arch, &["golden-leaf", "mix", "3"]);
+        let text = explained(&profile, &["1"]);
+        let fp = if arch == Arch::X86_64 { "rbp" } else { "x29" };
+        for words in [
+            "sample 1: spin+0x".to_owned(),
+            format!(" in golden-leaf, {arch}"),
+            "program point: body".to_owned(),
+            "fp: missing frame\n  from #0 spin+0x".to_owned(),
+            "#1 inner+0x".to_owned(),
+            "is left out\n  #0 spin has no frame record of its own\n".to_owned(),
+            format!("{fp} points to the record of #1 inner, which leads to #2"),
+            "dwarf: exact\n".to_owned(),
+            "sframe: no coverage\n".to_owned(),
+            "return address #1 inner+0x".to_owned(),
+            format!("saved {fp}"),
+            "CFA of #0 spin".to_owned(),
+        ] {
+            assert!(text.contains(&words), "{arch}: no {words:?} in\n{text}");
+        }
+        // The same from the truth file itself; one method alone.
+        assert_eq!(explained(&truth(&profile), &["1"]), text);
+        let one = explained(&profile, &["1", "--method", "dwarf"]);
+        assert!(one.contains("dwarf: exact") && !one.contains("fp: "), "{one}");
+    }
+}
+
+/// What is told of each sample agrees with the verdict that was recorded when it was taken.
+#[test]
+fn a_replay_is_what_was_graded() {
+    let dir = scratch("explain-replay");
+    for arch in Arch::ALL {
+        for guest in [&["golden-leaf", "sig", "3"][..], &["cpp-throw"], &["recursion-glibc"]] {
+            let events = ["-e", "raw_syscalls:sys_enter"];
+            let profile = record_with(&dir, arch, &events, guest);
+            let lines = std::fs::read_to_string(truth(&profile)).unwrap();
+            let samples = lines.lines().filter(|l| l.starts_with("{\"sample\"")).count();
+            assert!(samples > 0, "{arch} {guest:?}");
+            for n in (1..=samples).step_by(1 + samples / 8) {
+                let text = explained(&profile, &[&n.to_string()]);
+                for method in ["fp", "dwarf", "sframe"] {
+                    let start = text.find(&format!("\n{method}: ")).unwrap();
+                    let mut lines = text[start + 1..].lines();
+                    let exact = lines.next() == Some(&format!("{method}: exact"));
+                    let said = lines.next().unwrap();
+                    let right = said.ends_with(" right") && !said.contains("where #");
+                    assert_eq!(exact, right, "{arch} {guest:?} {n}: {text}");
+                }
+            }
+        }
+    }
+}
+
+/// Elements of an XML document, if it is well-formed: tags are closed in order, attributes
+/// are quoted, text has no bare `&` or `<`.
+fn elements(xml: &str) -> Vec<String> {
+    let mut rest = xml.strip_prefix("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n").unwrap();
+    let (mut open, mut found): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    while let Some(at) = rest.find('<') {
+        check_text(&rest[..at]);
+        let end = rest.find('>').unwrap();
+        let tag = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name));
+            continue;
+        }
+        let body = tag.trim_end_matches('/');
+        let name = body.split_whitespace().next().unwrap().to_owned();
+        let attributes = &body[name.len()..];
+        assert!(attributes.matches('"').count().is_multiple_of(2), "{tag}");
+        assert_eq!(attributes.matches("=\"").count() * 2, attributes.matches('"').count());
+        assert!(!attributes.contains('<'));
+        check_text(attributes);
+        if !tag.ends_with('/') {
+            open.push(name.clone());
+        }
+        found.push(name);
+    }
+    assert!(open.is_empty() && rest.trim().is_empty(), "{open:?}");
+    found
+}
+
+fn check_text(text: &str) {
+    for reference in text.split('&').skip(1) {
+        let known = ["amp;", "lt;", "gt;", "quot;"].iter().any(|k| reference.starts_with(k));
+        assert!(known, "{text}");
+    }
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+}
+
+#[test]
+fn a_picture() {
+    let dir = scratch("explain-svg");
+    for arch in Arch::ALL {
+        for guest in [&["golden-leaf", "mix", "3"][..], &["rust-hello"], &["recursion"]] {
+            let profile = record(&dir, arch, guest);
+            let picture = dir.join("picture.svg");
+            let name = picture.to_str().unwrap();
+            assert_eq!(explained(&profile, &["1", "--svg", name]), "");
+            let svg = std::fs::read_to_string(&picture).unwrap();
+            let found = elements(&svg);
+            assert!(found.iter().filter(|name| *name == "rect").count() > 8, "{svg}");
+            assert!(svg.contains("viewBox=\"0 0 1280 720\"") && svg.contains("True frames"));
+            // Nothing of it is elsewhere.
+            assert_eq!(svg.matches("http").count(), 1, "{svg}");
+            assert_eq!(explained(&profile, &["1", "--svg", "-"]), svg);
+        }
+        let leaf = dir.join(format!("golden-leaf-{arch}"));
+        let svg = explained(&leaf, &["1", "--svg", "-", "--method", "fp"]);
+        assert!(svg.contains("missing #1 inner") && !svg.contains(">dwarf<"), "{svg}");
+    }
+}
+
+fn refused(file: &Path, words: &[&str]) -> String {
+    let finished = explain(file, words);
+    assert_eq!((finished.status, finished.stdout.as_str()), (125, ""), "{finished:?}");
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
+    finished.stderr
+}
+
+#[test]
+fn what_cannot_be_explained() {
+    let dir = scratch("explain-errors");
+    let profile = record(&dir, Arch::X86_64, &["golden-leaf", "mix", "3"]);
+    let samples = std::fs::read_to_string(truth(&profile)).unwrap().matches("{\"sample\"").count();
+    let error = refused(&profile, &["999999"]);
+    let range = format!("there is no sample 999999: the file has 1 to {samples}\n");
+    assert!(error.ends_with(&range), "{error}");
+    assert!(refused(&profile, &["0"]).contains("0"));
+    assert!(refused(&dir.join("none"), &["1"]).contains("no such file"));
+    let error = refused(&profile, &["1", "--method", "orc"]);
+    assert!(error.contains("the methods of this file are fp, dwarf, sframe"), "{error}");
+    let error = refused(&profile, &["1", "--svg", "/nowhere/picture.svg"]);
+    assert!(error.contains("--svg /nowhere/picture.svg: cannot write it"), "{error}");
+    // Damaged in the first sample, and cut.
+    let text = std::fs::read_to_string(truth(&profile)).unwrap();
+    let damaged = dir.join("damaged.truth");
+    std::fs::write(&damaged, text.replacen("\"pc\":\"0x", "\"pc\":\"0y", 1)).unwrap();
+    assert!(refused(&damaged, &["1"]).contains("damaged.truth: line 4: "));
+    std::fs::write(&damaged, &text[..text.find("{\"sample\"").unwrap() + 400]).unwrap();
+    assert!(refused(&damaged, &["1"]).contains("line 4: "));
+    std::fs::write(&damaged, "").unwrap();
+    assert!(refused(&damaged, &["1"]).contains("the file is empty"));
+    // A profile alone.
+    std::fs::remove_file(truth(&profile)).unwrap();
+    assert!(refused(&profile, &["1"]).contains("there is no truth beside it"));
+}
+
+/// The same run gives the same bytes, and the file before is kept as the profile is.
+#[test]
+fn the_truth_file_is_as_the_profile() {
+    let dir = scratch("explain-files");
+    for arch in Arch::ALL {
+        let profile = record(&dir, arch, &["signals"]);
+        let first = std::fs::read(truth(&profile)).unwrap();
+        let again = record(&dir, arch, &["signals"]);
+        let old = PathBuf::from(format!("{}.old", again.display()));
+        assert_eq!(std::fs::read(truth(&again)).unwrap(), first);
+        assert_eq!(std::fs::read(truth(&old)).unwrap(), first);
+        // A run without it leaves none that is not of the profile.
+        finish(emu(&["run", "-q", "--arch", arch.name(), "-o"]).arg(&profile).arg("signals"));
+        assert!(!truth(&profile).exists() && truth(&old).exists());
+    }
+    let finished = finish(emu(&["run", "--truth", "-q", "-o", "-", "hello"]).current_dir(&dir));
+    assert_eq!(finished.status, 0);
+    let names = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name());
+    assert!(names.into_iter().all(|n| n != "-.truth"));
+}

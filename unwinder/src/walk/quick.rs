@@ -1,0 +1,260 @@
+//! Steps in the usual case: the registers that usual rules need are known, and the rule is at
+//! hand. Whatever is not so is left to the careful way, which finds the same.
+
+use std::ops::Deref;
+
+use arch::Arch;
+
+use super::{Frame, Walk};
+use crate::brief::{Brief, Known, Quick, Spot};
+use crate::cache::Table;
+use crate::fp::{plain, unwind_user};
+use crate::{CodeAddress, End, LookupAddress, Memory, Method, Module};
+
+/// How the first method goes from a frame to the next one, if that is quick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By what is remembered of a table.
+    Cached(Table),
+    Dwarf,
+    Sframe,
+    Record,
+    UnwindUser,
+    Careful,
+}
+
+impl Way {
+    #[inline]
+    pub const fn new(method: Option<Method>, cached: bool) -> Way {
+        match method {
+            Some(Method::Dwarf) if cached => Way::Cached(Table::Dwarf),
+            Some(Method::Sframe) if cached => Way::Cached(Table::Sframe),
+            Some(Method::Dwarf) => Way::Dwarf,
+            Some(Method::Sframe) => Way::Sframe,
+            Some(Method::FramePointer) => Way::Record,
+            Some(Method::UnwindUser) => Way::UnwindUser,
+            Some(Method::SignalCode) | None => Way::Careful,
+        }
+    }
+}
+
+/// What is found in the usual case, and by which method.
+struct Found(Quick, Method);
+
+impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
+    /// Gives all frames to `each`, one after the other, and says why there is no further one:
+    /// the quickest way to walk a stack.
+    // With the whole walk in one function, its first frame does not wait for memory either.
+    #[inline(always)]
+    pub fn visit(&mut self, mut each: impl FnMut(Frame)) -> End {
+        let mut known = self.known;
+        loop {
+            if let Some(known) = known
+                && let Some(end) = self.run_on(known, &mut each)
+            {
+                return end;
+            }
+            let frame = match self.first() {
+                Some((frame, first)) => {
+                    known = first;
+                    frame
+                }
+                None => match self.careful() {
+                    Some(frame) => {
+                        known = self.known;
+                        frame
+                    }
+                    None => return self.end.unwrap_or(End::Limit),
+                },
+            };
+            each(frame);
+        }
+    }
+
+    #[inline(always)]
+    fn run_on(&mut self, known: Known, each: &mut impl FnMut(Frame)) -> Option<End> {
+        match self.way {
+            Way::Cached(Table::Dwarf) => {
+                self.run(known, |walk, known| walk.cached(Table::Dwarf, known), each)
+            }
+            Way::Cached(Table::Sframe) => {
+                self.run(known, |walk, known| walk.cached(Table::Sframe, known), each)
+            }
+            Way::Dwarf => self.run(known, Self::dwarf, each),
+            Way::Sframe => self.run(known, Self::sframe, each),
+            Way::Record => self.run(known, Self::record, each),
+            Way::UnwindUser => self.run(known, Self::user_record, each),
+            Way::Careful => None,
+        }
+    }
+
+    /// Gives frames to `each` as long as it is the usual case; the end, if that is one. This has its state in registers:
+    /// through memory, each frame would wait for the one before to be written.
+    #[inline(always)]
+    fn run(
+        &mut self,
+        mut known: Known,
+        mut caller: impl FnMut(&mut Self, &Known) -> Found,
+        each: &mut impl FnMut(Frame),
+    ) -> Option<End> {
+        let mut left = self.left;
+        let mut end = None;
+        while left > 0 {
+            let Found(found, method) = caller(self, &known);
+            match found {
+                Quick::Caller(caller) => {
+                    left -= 1;
+                    known = caller;
+                    each(self.frame(&caller, method));
+                }
+                Quick::End(reason) => {
+                    end = Some(reason);
+                    break;
+                }
+                Quick::Other => break,
+            }
+        }
+        (self.left, self.known) = (left, Some(known));
+        if let Some(end) = end {
+            self.close(end);
+        }
+        end
+    }
+
+    /// The next frame in the usual case: all registers are known, the rule is at hand. In all
+    /// other cases nothing is changed, but that the walk may be at its end.
+    #[inline(always)]
+    pub(super) fn quick(&mut self) -> Option<Frame> {
+        let known = self.known?;
+        let left = self.left.checked_sub(1)?;
+        let Found(found, method) = self.caller(&known);
+        match found {
+            Quick::Caller(caller) => {
+                self.left = left;
+                self.known = Some(caller);
+                Some(self.frame(&caller, method))
+            }
+            Quick::End(end) => {
+                self.close(end);
+                None
+            }
+            Quick::Other => None,
+        }
+    }
+
+    /// The caller of a frame.
+    #[inline(always)]
+    fn caller(&mut self, known: &Known) -> Found {
+        match self.way {
+            Way::Cached(table) => self.cached(table, known),
+            Way::Dwarf => self.dwarf(known),
+            Way::Sframe => self.sframe(known),
+            Way::Record => self.record(known),
+            Way::UnwindUser => self.user_record(known),
+            Way::Careful => Found(Quick::Other, Method::SignalCode),
+        }
+    }
+
+    #[inline(always)]
+    fn cached(&mut self, table: Table, known: &Known) -> Found {
+        let method = if table == Table::Dwarf { Method::Dwarf } else { Method::Sframe };
+        let found = match self.context.remembered(self.modules, known.address.lookup(), table) {
+            Some(Brief::Usual(rule)) => rule.quick(self.arch, known, &mut self.memory),
+            Some(other) => self.end_of(*other, known.address),
+            None => Quick::Other,
+        };
+        Found(found, method)
+    }
+
+    #[inline(always)]
+    fn dwarf(&mut self, known: &Known) -> Found {
+        let at = known.address.lookup();
+        let found = match self.near(at).map(|module| module.dwarf_brief(at)) {
+            Some(Brief::Usual(rule)) => rule.quick(self.arch, known, &mut self.memory),
+            Some(other) => self.end_of(other, known.address),
+            None => Quick::Other,
+        };
+        Found(found, Method::Dwarf)
+    }
+
+    #[inline(always)]
+    fn sframe(&mut self, known: &Known) -> Found {
+        let at = known.address.lookup();
+        let found = match self.near(at).map(|module| (module, module.sframe_usual(at))) {
+            Some((_, Some(rule))) => rule.quick(self.arch, known, &mut self.memory),
+            Some((module, None)) => self.end_of(module.sframe_other(at), known.address),
+            None => Quick::Other,
+        };
+        Found(found, Method::Sframe)
+    }
+
+    #[inline(always)]
+    fn record(&mut self, known: &Known) -> Found {
+        let found = plain::quick(self.arch, known, self.alone, &mut self.memory);
+        Found(found, Method::FramePointer)
+    }
+
+    #[inline(always)]
+    fn user_record(&mut self, known: &Known) -> Found {
+        Found(unwind_user::quick(self.arch, known, &mut self.memory), Method::UnwindUser)
+    }
+
+    #[inline(always)]
+    fn frame(&self, known: &Known, method: Method) -> Frame {
+        // On aarch64 a frame record may be anywhere in its frame.
+        let knows_cfa = self.arch == Arch::X86_64 || method != Method::FramePointer;
+        Frame { address: known.address, cfa: knows_cfa.then_some(known.sp), method: Some(method) }
+    }
+
+    /// What an answer that is no rule means, if no other method is there to be asked.
+    #[inline]
+    fn end_of(&self, answer: Brief, address: CodeAddress) -> Quick {
+        match answer {
+            Brief::Outermost => Quick::End(End::Undefined),
+            Brief::NotCovered if self.alone => Quick::End(End::NoRow(address)),
+            Brief::NoModule if self.alone => Quick::End(End::NoModule(address)),
+            _ => Quick::Other,
+        }
+    }
+
+    /// The module of an address, which often is that of the one before.
+    #[inline(always)]
+    fn near(&mut self, at: LookupAddress) -> Option<&'a Module<D>> {
+        if let Some((start, len, module)) = self.near
+            && at.value().wrapping_sub(start) < len
+        {
+            return Some(module);
+        }
+        let (range, module) = self.modules.find_with_range(at)?;
+        self.near = Some((range.start, range.end - range.start, module));
+        Some(module)
+    }
+
+    /// Gives what the quick way has found to the careful one.
+    pub(super) fn settle(&mut self) {
+        let Some(Known { address, sp, fp, .. }) = self.known.take() else { return };
+        let steps = self.before - self.left;
+        self.start.steps += steps;
+        if steps > 0 {
+            let sp_known = self.arch == Arch::X86_64 || self.way != Way::Record;
+            self.spot = Spot { address, sp: sp_known.then_some(sp), fp: Some(fp), lr: None };
+            self.floor = sp;
+        }
+    }
+
+    /// Takes the quick way from here on, if it is open.
+    #[inline]
+    pub(super) fn hurry(&mut self) -> Option<Known> {
+        let Spot { address, sp, fp, lr } = self.spot;
+        let record = self.way == Way::Record;
+        self.before = self.left;
+        self.known = match (sp, fp) {
+            _ if self.way == Way::Careful => None,
+            (Some(sp), Some(fp)) => Some(Known { address, sp, fp, lr }),
+            // Frame records lead upwards, wherever in the frames they are.
+            (None, Some(fp)) if record => Some(Known { address, sp: self.floor, fp, lr }),
+            _ => None,
+        };
+        self.known
+    }
+}
