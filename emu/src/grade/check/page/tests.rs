@@ -120,7 +120,7 @@ fn attributes(tag: &str) -> Option<String> {
         names.push(next.to_owned());
     }
     let last = names.pop()?;
-    let bare = names.len() > 0 && !last.is_empty();
+    let bare = !names.is_empty() && !last.is_empty();
     (bare || names.is_empty() && last.contains(['=', ' '])).then(|| format!("a bare word: {tag}"))
 }
 
