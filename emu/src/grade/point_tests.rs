@@ -5,7 +5,6 @@ use std::path::Path;
 use goblin::elf::section_header::SHT_SYMTAB;
 
 use super::*;
-use crate::loader::vdso;
 
 const BIAS: u64 = 0x5555_0000_0000;
 
@@ -100,9 +99,10 @@ fn system_calls_and_signals() {
     let (plt, _) = section(&arm.bytes, ".plt");
     assert_eq!(arm.points_of(plt + BIAS, 16), "LLLL");
     // Of a libc that has its own restorer the kernel's is not used.
-    let mut vdso =
-        Program::new(Arch::Aarch64, "[vdso]", Arc::from(vdso::image(Arch::Aarch64)), 0x7fff_0000);
-    let (restorer, _) = vdso.symbol(vdso::RT_SIGRETURN);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("vdso/aarch64/vdso.so");
+    let bytes = Arc::from(std::fs::read(file).unwrap());
+    let mut vdso = Program::new(Arch::Aarch64, VDSO, bytes, 0x7fff_0000);
+    let (restorer, _) = vdso.symbol("__kernel_rt_sigreturn");
     assert_eq!(vdso.points_of(restorer, 8), "ss");
     let (time, _) = vdso.symbol("__kernel_clock_getres");
     assert_eq!(vdso.points_of(time, 8), "vv");
