@@ -58,7 +58,7 @@ impl Aarch64 {
 
     /// Load or store of a pair at `[sp + offset]`.
     fn pair(&mut self, opcode: u32, a: u32, b: u32, offset: i32) {
-        self.0.word(opcode | (offset / 8) as u32 % 128 << 15 | b << 10 | SP << 5 | a);
+        self.0.word(opcode | ((offset / 8) as u32 % 128) << 15 | b << 10 | SP << 5 | a);
     }
 
     fn branch(&mut self, word: u32, label: Label, at: u32, bits: u32) {
@@ -207,7 +207,7 @@ impl Asm for Aarch64 {
         let (size, place) = (Aarch64::size(frame), Aarch64::place(frame));
         let first = if frame.fp { n(Reg::Fp) } else { 31 };
         // Without a frame pointer xzr is stored beside the link register.
-        if place == 0 && size <= 504 && frame.style % 3 == 0 {
+        if place == 0 && size <= 504 && frame.style.is_multiple_of(3) {
             self.pair(STP_PRE, first, LR, -(size as i32));
         } else {
             self.add(Reg::Sp, -(size as i32));
@@ -230,7 +230,7 @@ impl Asm for Aarch64 {
             (true, true) => self.add_to(SP, n(Reg::Fp), -(place as i32)),
             (true, false) => self.mov(Reg::Sp, Reg::C3),
             // As compilers do where the frame pointer is at hand.
-            (false, true) if frame.style % 2 == 0 => {
+            (false, true) if frame.style.is_multiple_of(2) => {
                 self.add_to(SP, n(Reg::Fp), -(place as i32));
             }
             (false, _) => {}

@@ -213,7 +213,7 @@ impl Asm for X86_64 {
     fn epilogue(&mut self, frame: &Frame) {
         let pushed = 8 * frame.saved.len() as i32;
         match (frame.fp, frame.alloca) {
-            (true, _) if frame.style % 2 == 0 => {
+            (true, _) if frame.style.is_multiple_of(2) => {
                 for (i, &r) in frame.saved.iter().enumerate() {
                     self.rm(0x8b, n(r), n(Reg::Fp), -8 * (i as i32 + 1));
                 }
@@ -271,7 +271,7 @@ impl Asm for X86_64 {
 
     fn restore_all(&mut self, style: usize) {
         Reg::SAVED.iter().rev().for_each(|&r| self.pop(n(r)));
-        if style % 2 == 0 {
+        if style.is_multiple_of(2) {
             self.ret();
         } else {
             self.pop(n(Reg::S2));
