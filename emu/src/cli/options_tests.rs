@@ -1,0 +1,146 @@
+//! Tests of the command line.
+
+use super::*;
+use crate::perf::record::EventKind;
+use clap::CommandFactory;
+
+fn read(words: &[&str]) -> RunOptions {
+    let words: Vec<OsString> = ["emu", "run"].iter().chain(words).map(OsString::from).collect();
+    match Cli::read(&words).unwrap().command {
+        Command::Run(options) => *options,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn options_may_follow_a_name() {
+    let o = read(&["demo", "--arch", "aarch64", "x", "-c", "5"]);
+    assert_eq!(o.machine.arch, Some(Arch::Aarch64));
+    assert_eq!(o.command, ["demo", "x", "-c", "5"]);
+    let o = read(&["-e", "cycles:u", "demo", "-c", "5", "-o", "-"]);
+    assert_eq!((o.sampling.count, o.command.len()), (Some(5), 1));
+    assert_eq!(o.sampling.events().unwrap()[0].name, "cycles:u");
+    for guests_own in [&["--", "demo", "-c", "5"][..], &["./demo", "-c", "5"], &["no", "-c", "5"]] {
+        let o = read(guests_own);
+        assert_eq!((o.sampling.count, o.command.len()), (None, 3));
+    }
+    assert_eq!(read(&["demo", "--", "-c"]).command, ["demo", "--", "-c"]);
+}
+
+fn run(words: &[&str]) -> RunOptions {
+    match Cli::try_parse_from(["emu", "run"].iter().chain(words)).unwrap().command {
+        Command::Run(options) => *options,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn error(words: &[&str]) -> String {
+    Cli::try_parse_from(["emu", "run"].iter().chain(words)).unwrap_err().to_string()
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn defaults_are_those_of_the_help() {
+    let o = run(&[]);
+    let events = o.sampling.events().unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!((events[0].kind, events[0].rate), (EventKind::Cycles, Rate::Frequency(4000)));
+    assert!(events[0].callchain && events[0].max_stack == 0);
+    assert_eq!((o.output.output, o.output.format), (None, Format::PerfData));
+    assert!(!o.output.quiet && !o.machine.strict && !o.machine.strace);
+    assert_eq!((o.machine.arch, o.sampling.pmu_irq), (None, PmuIrq::Nmi));
+    assert_eq!((o.machine.seed, o.machine.aslr, o.machine.max_instructions), (1, None, None));
+    assert_eq!((o.world.root, o.world.env, o.command), (None, vec![], vec![]));
+}
+
+#[test]
+fn what_follows_the_guest_is_its_own() {
+    let o = run(&["-c", "10", "demo", "-c", "20", "--", "--help"]);
+    assert_eq!(o.sampling.count, Some(10));
+    assert_eq!(o.command, ["demo", "-c", "20", "--", "--help"]);
+    assert_eq!(run(&["--", "demo", "x"]).command, ["demo", "x"]);
+    assert_eq!(run(&["--", "-odd"]).command, ["-odd"]);
+    assert!(error(&["--odd", "demo"]).contains("--odd"));
+}
+
+#[test]
+fn events_are_lists_and_repeat() {
+    let o = run(&["-e", "cycles:u,faults", "-e", "raw_syscalls:sys_enter", "-F", "99"]);
+    let events = o.sampling.events().unwrap();
+    assert_eq!(events.len(), 3);
+    assert!(events.iter().all(|e| e.rate == Rate::Frequency(99)));
+    let o = run(&["-e", "cycles,raw_syscalls:sys_exit", "--no-call-graph"]);
+    let events = o.sampling.events().unwrap();
+    assert_eq!(events[1].rate, Rate::Period(1));
+    assert!(!events[0].callchain);
+    assert!(run(&["-e", "cycels"]).sampling.events().is_err());
+}
+
+#[test]
+fn call_graphs() {
+    let o = run(&["-g", "--call-graph", "fp", "--max-stack=1024"]);
+    assert_eq!(o.sampling.call_graph, Some(CallGraph::Fp));
+    let events = o.sampling.events().unwrap();
+    assert!(events[0].callchain && events[0].max_stack == 1024);
+    for mode in ["dwarf", "sframe", "lbr", "fp,defer"] {
+        assert!(error(&["--call-graph", mode]).contains("cannot do this yet"), "{mode}");
+    }
+    assert!(error(&["--call-graph", "no"]).contains("the only mode is fp"));
+    assert!(error(&["-g", "--no-call-graph"]).contains("cannot be used with"));
+    assert!(error(&["--max-stack", "1025"]).contains("1..=1024"));
+    assert!(error(&["--max-stack", "0"]).contains("1..=1024"));
+}
+
+#[test]
+fn numbers_have_suffixes() {
+    for (text, value) in [("7", 7), ("2k", 2000), ("2K", 2000), ("3M", 3_000_000)] {
+        assert_eq!(number(text), Ok(value));
+    }
+    assert_eq!(number("4G"), Ok(4_000_000_000));
+    for text in ["", "k", "-1", "+1", "1.5k", "1kk", "ä", "0x10", "99999999999G"] {
+        assert!(number(text).is_err(), "{text}");
+    }
+    assert!(positive("0k").is_err());
+    assert_eq!(frequency("100k"), Ok(100_000));
+    assert!(frequency("100001").unwrap_err().contains("-c"));
+    assert_eq!((seed("0x10"), seed("0")), (Ok(16), Ok(0)));
+    assert!(seed("-1").is_err() && seed("0x").is_err());
+}
+
+#[test]
+fn count_excludes_frequency() {
+    assert!(error(&["-c", "1", "-F", "1"]).contains("cannot be used with"));
+}
+
+#[test]
+fn variables_are_bytes() {
+    let o = run(&["--env", "A=b=c", "--env", "E="]);
+    assert_eq!(o.world.env, [Variable::new("A", "b=c"), Variable::new("E", "")]);
+    let raw = OsString::from_vec(b"N=\xff".to_vec());
+    assert_eq!(variable(raw).unwrap().entry(), b"N=\xff");
+    assert!(error(&["--env", "A"]).contains("NAME=VALUE"));
+    assert!(error(&["--env", "=b"]).contains("NAME=VALUE"));
+}
+
+#[test]
+fn words_of_the_machine() {
+    let o = run(&["--arch", "aarch64", "--pmu-irq", "irq", "--seed", "5", "--aslr", "6"]);
+    assert_eq!((o.machine.arch, o.sampling.pmu_irq), (Some(Arch::Aarch64), PmuIrq::Irq));
+    assert_eq!((o.machine.seed, o.machine.aslr), (5, Some(6)));
+    assert!(error(&["--arch", "arm"]).contains("x86_64 or aarch64"));
+    assert!(error(&["--format", "pprof"]).contains("perf, folded, script"));
+}
+
+#[test]
+fn help_names_every_event_that_there_is() {
+    let mut command = Cli::command();
+    let help = command.find_subcommand_mut("run").unwrap().render_help().to_string();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for event in ["cycles", "cpu-clock", "raw_syscalls:sys_exit", "--max-stack", "127"] {
+        assert!(help.contains(event), "{event}");
+    }
+}
