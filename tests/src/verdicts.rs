@@ -186,8 +186,8 @@ impl Observer for Walker {
         self.0.borrow_mut().stack.signal(interrupted, handler, restorer);
     }
 
-    fn sigreturn(&mut self, regs: &Regs) {
-        self.0.borrow_mut().stack.sigreturn(regs);
+    fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {
+        self.0.borrow_mut().stack.sigreturn(regs, return_address);
     }
 
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64) {

@@ -63,10 +63,10 @@ impl Observer for Watch {
         check.stack.signal(interrupted, handler, restorer);
     }
 
-    fn sigreturn(&mut self, regs: &Regs) {
+    fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {
         let check = &mut *self.0.borrow_mut();
         check.note(format!("sigreturn to {:#x}, sp {:#x}", regs.pc, regs.sp()));
-        check.stack.sigreturn(regs);
+        check.stack.sigreturn(regs, return_address);
     }
 
     fn mapped(&mut self, _path: &str, _addr: u64, _pgoff: u64) {}

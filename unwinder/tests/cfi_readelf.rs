@@ -97,6 +97,10 @@ fn rows<'a>(
         head.split_whitespace().skip(2).map(|name| column(arch, name, ra)).collect();
     let mut rows: Vec<(u64, String, BTreeMap<u8, String>)> = Vec::new();
     for line in lines {
+        // An operation that readelf does not know, in a guest that shows just that.
+        if line.contains("DW_CFA_???") {
+            continue;
+        }
         // A register rule has number and name: "r9 (r9)".
         let mut words = line.split_whitespace().filter(|word| !word.starts_with('('));
         let at = u64::from_str_radix(words.next().unwrap(), 16).unwrap();
@@ -147,6 +151,8 @@ fn compare(guest: &Guest, output: &str) -> usize {
             // Of functions that the linker left out.
             warnings.retain(|w| w.kind != ErrorKind::EmptyRange);
         }
+        // Made by hand.
+        warnings.retain(|w| w.kind != ErrorKind::NoSearchTable);
         assert_eq!(warnings, [], "{}", guest.name);
         let mut expected = parse(guest.arch, output, table.name());
         let (context, lookup) = (&mut Context::new(), &mut Context::new());
@@ -154,15 +160,21 @@ fn compare(guest: &Guest, output: &str) -> usize {
             let entry = entry.unwrap();
             let place = format!("{} {} {:#x}", guest.name, table.name().name(), entry.offset);
             let mut rows = Vec::new();
-            table
-                .rows(&entry, context, |row| {
-                    rows.push(written(guest.arch, row));
-                    // And the row is the one that is found.
-                    for address in [row.range.0, row.range.1 - 1] {
-                        assert_eq!(table.row(common::at(address), lookup), Ok(*row));
-                    }
-                })
-                .unwrap();
+            let read = table.rows(&entry, context, |row| {
+                rows.push(written(guest.arch, row));
+                // And the row is the one that is found.
+                for address in [row.range.0, row.range.1 - 1] {
+                    assert_eq!(table.row(common::at(address), lookup), Ok(*row));
+                }
+            });
+            if let Err(error) = read {
+                // readelf goes on behind an operation that it does not know; nobody can say
+                // what rows that gives.
+                let unknown = output.contains("DW_CFA_???");
+                assert!(unknown && matches!(error.kind, ErrorKind::Instruction(_)), "{place}");
+                expected.remove(&entry.offset);
+                continue;
+            }
             count += rows.len();
             let found = Description { range: entry.range, rows };
             assert_eq!(Some(found), expected.remove(&entry.offset), "{place}");
@@ -204,7 +216,9 @@ fn headers_of_linkers_can_be_trusted() {
             let with =
                 matches!(sections, unwinder::dwarf::Sections::EhFrame { header: Some(_), .. });
             let (table, _) = Table::new(guest.arch, sections).unwrap();
-            assert_eq!(table.uses_header(), with, "{}", guest.name);
+            // Made by hand, without a table.
+            let by_hand = guest.name.ends_with("zoo-eh-frame-hdr");
+            assert_eq!(table.uses_header(), with && !by_hand, "{}", guest.name);
             headers += usize::from(with);
         }
     }

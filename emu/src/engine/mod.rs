@@ -20,6 +20,7 @@
 //! * `hooks`: what unicorn calls while guest code runs; `shared`: what hooks and run loop share.
 //! * [`schedule`], [`stepper`]: a second CPU that shows chosen executions, instruction by
 //!   instruction.
+//! * `env`: registers at transfers of control, read where the engine has them.
 //! * `inline`: the block hook's fast path inside translated code, on x86_64 hosts.
 //! * `run`: the run loop: exact stops, look-ahead fetches, self-modifying code.
 //! * `x86_64`, `aarch64`: CPU set-up and registers.
@@ -33,6 +34,7 @@
 pub mod arena;
 pub mod baseline;
 pub mod counting;
+mod env;
 pub mod filemap;
 pub mod flow;
 mod hooks;

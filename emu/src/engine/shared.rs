@@ -5,7 +5,6 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use arch::Arch;
@@ -13,6 +12,7 @@ use unicorn_engine_sys as uc;
 
 use crate::engine::arena::{FRAME_SIZE, FrameUse};
 use crate::engine::counting::{Counts, Hot, HotMemory, Left, cost};
+use crate::engine::env::{Env, EnvRegisters, asked_registers};
 use crate::engine::flow::{BlockFlow, CalleeSaved, Event, Flow, Hold};
 use crate::engine::hooks::on_inlined_block;
 use crate::engine::inline::{Inlined, Plan, Site, Sites};
@@ -515,102 +515,4 @@ impl Shared {
         let begun = self.budget - left.instructions() - u64::from(last.counted);
         self.clock.wrapping_add(begun + index)
     }
-}
-
-/// Whether the guest's registers are where they are thought to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Env {
-    /// So many comparisons were right.
-    Unproved(u8),
-    Proved,
-    Wrong,
-}
-
-impl Env {
-    const fn compared(self, same: bool) -> Env {
-        match self {
-            Env::Unproved(_) | Env::Proved if !same => Env::Wrong,
-            Env::Unproved(n) if n < 64 => Env::Unproved(n + 1),
-            Env::Unproved(_) => Env::Proved,
-            other => other,
-        }
-    }
-}
-
-/// Callee-saved registers by their places in the engine's order.
-const fn callee_saved(arch: Arch) -> &'static [usize] {
-    match arch {
-        // rbx, rbp, r12 to r15; the engine has them in the order of their encoding.
-        Arch::X86_64 => &[3, 5, 12, 13, 14, 15],
-        Arch::Aarch64 => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29],
-    }
-}
-
-/// The registers in the engine's memory while translated code runs.
-#[derive(Clone, Copy)]
-struct EnvRegisters {
-    arch: Arch,
-    base: *const u64,
-}
-
-impl EnvRegisters {
-    /// # Safety
-    ///
-    /// `env` points to the engine's CPU structure: on x86_64 it begins with the general
-    /// registers, on aarch64 they are at offset 64, the stack pointer as the 31st.
-    const unsafe fn at(arch: Arch, env: u64) -> EnvRegisters {
-        let offset = match arch {
-            Arch::X86_64 => 0,
-            Arch::Aarch64 => 64,
-        };
-        EnvRegisters { arch, base: (env + offset) as usize as *const u64 }
-    }
-
-    #[inline(always)]
-    fn register(self, i: usize) -> u64 {
-        // SAFETY: see `at`; `i` is a register's number.
-        unsafe { *self.base.add(i) }
-    }
-
-    #[inline(always)]
-    fn sp(self) -> u64 {
-        self.register(if self.arch == Arch::X86_64 { 4 } else { 31 })
-    }
-
-    /// Loads alone: they go straight to where the array is wanted.
-    #[inline(always)]
-    fn saved(self) -> CalleeSaved {
-        let r = |i: usize| self.register(i);
-        match self.arch {
-            Arch::X86_64 => [r(3), r(5), r(12), r(13), r(14), r(15), 0, 0, 0, 0, 0],
-            Arch::Aarch64 => std::array::from_fn(|i| r(19 + i)),
-        }
-    }
-}
-
-/// The registers as the engine gives them.
-fn asked_registers(arch: Arch, raw: *mut uc::uc_engine) -> (u64, CalleeSaved) {
-    use uc::{RegisterARM64 as A, RegisterX86 as X};
-    let read = |register: c_int| {
-        let mut value = 0u64;
-        // SAFETY: registers may be read inside a block hook and between runs.
-        unsafe { uc::uc_reg_read(raw, register, (&raw mut value).cast()) };
-        value
-    };
-    let mut saved = CalleeSaved::default();
-    let sp = match arch {
-        Arch::X86_64 => {
-            let ids = [X::RBX, X::RBP, X::R12, X::R13, X::R14, X::R15];
-            saved.iter_mut().zip(ids).for_each(|(place, id)| *place = read(id as c_int));
-            read(X::RSP as c_int)
-        }
-        Arch::Aarch64 => {
-            for (place, &i) in saved.iter_mut().zip(callee_saved(arch)) {
-                let id = if i == 29 { A::X29 as c_int } else { A::X0 as c_int + i as c_int };
-                *place = read(id);
-            }
-            read(A::SP as c_int)
-        }
-    };
-    (sp, saved)
 }

@@ -14,8 +14,9 @@ pub trait Observer: std::fmt::Debug {
     /// `handler`, and the handler returns to `restorer`.
     fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64);
 
-    /// `rt_sigreturn` gives the thread these registers.
-    fn sigreturn(&mut self, regs: &Regs);
+    /// `rt_sigreturn` gives the thread these registers. If a function were entered with them,
+    /// it would return to `return_address`; `None` if that is not in memory.
+    fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>);
 
     /// Code was mapped: file offset `pgoff` of `path` is at `addr`.
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64);

@@ -235,8 +235,9 @@ impl Stack {
         strand.push(frame, Some(&inside));
     }
 
-    /// `rt_sigreturn` gave the thread these registers.
-    pub fn sigreturn(&mut self, regs: &Regs) {
+    /// `rt_sigreturn` gave the thread these registers. A function that is entered with them
+    /// returns to `return_address`, if that is known.
+    pub fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {
         let returns = |f: &Frame| f.signal;
         let mut interrupted = self.strands[self.current].pop_through(returns);
         if interrupted.is_none() {
@@ -251,9 +252,34 @@ impl Stack {
         let same = |f: &Frame| f.goes_on == to && f.cfa == sp;
         if !interrupted.as_ref().is_some_and(same) {
             // The handler has edited the context.
-            let next = interrupted.map_or(to, |f| f.goes_on);
+            let faked = |goes_on: &u64| {
+                interrupted.as_ref().is_some_and(|f| self.fakes_call(f, regs, *goes_on))
+            };
+            if let Some(goes_on) = return_address.filter(faked) {
+                let cfa = sp.wrapping_add(self.slot());
+                let frame = Frame { goes_on, cfa, entry: to, signal: false };
+                return self.strands[self.current].push(frame, Some(&callee_saved(regs)));
+            }
+            // The instruction that was interrupted is taken for the one that jumps.
+            let next = interrupted.map_or(to, |f| f.goes_on).wrapping_add(1);
             self.other_transfer(&Event { kind: Transfer::Jump, next, to, sp, sp_was_set: true });
         }
+    }
+
+    /// Whether a handler made it look as if the code that `signal` interrupted had called a
+    /// function, as Go's runtime does for a fault:
+    ///
+    /// ```text
+    /// pc is a function's start, and on the interrupted stack, at or little below its sp;
+    /// the function entered there returns into the one that was interrupted
+    /// ```
+    fn fakes_call(&self, signal: &Frame, regs: &Regs, goes_on: u64) -> bool {
+        /// The red zone of x86_64, a frame record of aarch64, a word.
+        const MOST: u64 = 128 + 16;
+        let (to, sp) = (regs.pc, regs.sp());
+        signal.cfa.checked_sub(sp).is_some_and(|pushed| (self.slot()..=MOST).contains(&pushed))
+            && self.functions.starts_at(to)
+            && self.functions.same(goes_on, signal.goes_on)
     }
 
     /// What one step from the innermost frame must give; `None` if that is the outermost one.

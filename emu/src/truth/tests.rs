@@ -61,6 +61,28 @@ fn jumps_and_returns_that_are_jumps_change_nothing() {
     });
 }
 
+/// A handler makes a fault look like a call, which then returns.
+#[test]
+fn a_call_that_a_handler_fakes() {
+    for arch in Arch::ALL {
+        let mut t = Thread::new(arch);
+        t.stack.functions_mut().add([0x200..0x280, 0x300..0x380]);
+        t.call(0x101, 0x200, TOP - 16);
+        let interrupted = regs(arch, 0x222, TOP - 64);
+        t.stack.signal(&interrupted, &regs(arch, 0x700, TOP - 1208), 0x900);
+        let pushed = if arch == Arch::X86_64 { 8 } else { 0 };
+        let edited = regs(arch, 0x300, TOP - 64 - pushed);
+        t.stack.sigreturn(&edited, Some(0x226));
+        assert_eq!(t.addresses(), [0, 0x226, 0x101]);
+        t.event(Transfer::Return, 0x310, 0x226, TOP - 64, false);
+        assert_eq!(t.addresses(), [0, 0x101]);
+        // To a function of somebody else it would be no call.
+        t.stack.signal(&interrupted, &regs(arch, 0x700, TOP - 1208), 0x900);
+        t.stack.sigreturn(&edited, Some(0x326));
+        assert!(!t.addresses().contains(&0x326));
+    }
+}
+
 /// `ret imm16`; an outlined prologue, which leaves the stack pointer lower.
 #[test]
 fn a_return_may_move_the_stack() {
@@ -155,7 +177,7 @@ fn signals_on_any_stack() {
         let popped = if arch == Arch::X86_64 { 8 } else { 0 };
         t.event(Transfer::Return, 0x720, 0x900, handler_sp + popped, false);
         assert_eq!(t.addresses(), [0, 0x222, 0x101]);
-        t.stack.sigreturn(&interrupted);
+        t.stack.sigreturn(&interrupted, None);
         assert_eq!(t.addresses(), [0, 0x101]);
     }
 }
@@ -272,7 +294,7 @@ fn a_signal_stack_is_apart() {
         t.call(0x101, 0x200, TOP - 16);
         let interrupted = regs(arch, 0x222, TOP - 100);
         t.stack.signal(&interrupted, &regs(arch, 0x700, alternate), 0x900);
-        t.stack.sigreturn(&interrupted);
+        t.stack.sigreturn(&interrupted, None);
         assert_eq!(t.addresses(), [0, 0x101]);
         t.event(Transfer::Return, 0x240, 0x500, other, true);
         assert_eq!(t.addresses(), [0], "{arch}: a new stack");
@@ -302,10 +324,10 @@ fn an_edited_context() {
         t.call(0x201, 0x300, TOP - 64);
         let sp = at_start(arch, TOP - 64);
         t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900);
-        t.stack.sigreturn(&regs(arch, 0x30a, sp));
+        t.stack.sigreturn(&regs(arch, 0x30a, sp), None);
         assert_eq!(t.addresses(), [0, 0x201, 0x101]);
         t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900);
-        t.stack.sigreturn(&regs(arch, 0x260, TOP - 64));
+        t.stack.sigreturn(&regs(arch, 0x260, TOP - 64), None);
         assert_eq!(t.addresses(), [0, 0x101], "out of the function");
     }
 }

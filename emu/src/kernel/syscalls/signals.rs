@@ -3,7 +3,8 @@
 use arch::sigaction::{AltStack, SigAction};
 use arch::siginfo::{self, SigInfo};
 use arch::signal::{code, ss};
-use arch::{Arch, Errno, SigSet, Signal, Sysno, sigframe};
+use arch::{Arch, Errno, Regs, SigSet, Signal, Sysno, sigframe};
+use unwinder::Memory;
 
 use super::{Outcome, SysResult};
 use crate::kernel::signal::Target;
@@ -203,6 +204,14 @@ fn queue(s: &mut State, target: Target, pid: i32, value: u64, info: u64) -> SysR
     Ok(0)
 }
 
+/// Where a function that is entered with these registers returns to.
+fn return_address(s: &State, regs: &Regs) -> Option<u64> {
+    match regs.arch {
+        Arch::X86_64 => s.present().word(regs.sp()),
+        Arch::Aarch64 => Some(regs.gp[arch::aarch64::regs::LR]),
+    }
+}
+
 /// Returns from a handler: everything comes from the frame.
 pub fn rt_sigreturn(s: &mut State) -> Outcome {
     let regs = s.user_regs();
@@ -226,8 +235,9 @@ pub fn rt_sigreturn(s: &mut State) -> Outcome {
             }
             s.core.set_fp(&restored.fp);
             s.set_user_regs(&restored.regs);
+            let return_address = return_address(s, &restored.regs);
             if let Some(observer) = &mut s.observer {
-                observer.sigreturn(&restored.regs);
+                observer.sigreturn(&restored.regs, return_address);
             }
         }
         Err(_) => s.task.signals.force(SigInfo::kernel(Signal::SIGSEGV)),

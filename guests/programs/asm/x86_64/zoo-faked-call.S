@@ -5,9 +5,9 @@
  * address after the faulting instruction onto the interrupted stack, moves the
  * saved stack pointer, and lets the kernel "return" to injected. To the program
  * faults has called injected, and injected returns there; that is what tables
- * say, and what such a runtime wants to see in a trace. No call instruction ran:
- * the emulator's true stack, which counts calls and returns, has injected in the
- * place of faults, and so "faults called injected" is an invented frame.
+ * say, and what such a runtime wants to see in a trace. No call instruction ran,
+ * but the context that the handler left is that of a call, and so it is one in
+ * the true stack: tables are right, and frame pointers wrong at its ends only.
  */
 #include "zoo.h"
 

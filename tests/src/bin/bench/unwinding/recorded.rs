@@ -39,7 +39,7 @@ struct Recorder(Rc<RefCell<Vec<Stack>>>);
 impl Observer for Recorder {
     fn signal(&mut self, _: &Regs, _: &Regs, _: u64) {}
 
-    fn sigreturn(&mut self, _: &Regs) {}
+    fn sigreturn(&mut self, _: &Regs, _: Option<u64>) {}
 
     fn mapped(&mut self, _: &str, _: u64, _: u64) {}
 
