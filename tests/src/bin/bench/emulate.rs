@@ -25,15 +25,17 @@ pub fn guest(catalogue: &Catalogue, name: &str, arch: Arch) -> Result<PathBuf> {
 
 /// Runs a guest under the emulator with a profile of `period`; returns the samples.
 pub fn emulate(path: &Path, args: &[&str], period: u64) -> Result<u64> {
-    emulate_with(path, args, period, |_| Ok(()))
+    emulate_with(path, args, period, |_| Ok(()), |(), _| ())
 }
 
-/// The same, of a machine that `prepare` does something to before the guest runs.
-pub fn emulate_with(
+/// The same, of a machine that `prepare` does something to before the guest runs, and `finish`
+/// behind it.
+pub fn emulate_with<T>(
     path: &Path,
     args: &[&str],
     period: u64,
-    prepare: impl FnOnce(&mut State) -> Result<()>,
+    prepare: impl FnOnce(&mut State) -> Result<T>,
+    finish: impl FnOnce(T, &mut State),
 ) -> Result<u64> {
     let shown = path.to_string_lossy().into_owned();
     let words = std::iter::once(shown.as_str()).chain(args.iter().copied());
@@ -70,7 +72,7 @@ pub fn emulate_with(
     for fd in 0..3 {
         state.vfs.fds.close(fd).map_err(|e| e.to_string())?;
     }
-    prepare(&mut state)?;
+    let prepared = prepare(&mut state)?;
     let output = Output::Stream { out: Box::new(std::io::sink()), name: "nowhere".to_owned() };
     let mut sink: Box<dyn Sink> =
         emu::export::open(Format::PerfData, &state.perf.session, output, Images::of_host())?;
@@ -78,6 +80,7 @@ pub fn emulate_with(
     run::run(&kernel, &AtomicBool::new(false), |records| {
         records.iter().try_for_each(|r| sink.record(r))
     })?;
+    kernel.with(|state| finish(prepared, state));
     sink.finish()?;
     Ok(kernel.with(|s| s.perf.counters.iter().map(|c| c.samples).sum()))
 }

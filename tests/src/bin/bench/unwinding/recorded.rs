@@ -62,10 +62,16 @@ impl Observer for Recorder {
 pub fn record(path: &Path, args: &[&str], period: u64, most: usize) -> Result<Vec<Stack>> {
     let recorder = Recorder::default();
     let observer = recorder.clone();
-    emulate_with(path, args, period, |state| {
-        state.observer = Some(Box::new(observer));
-        Ok(())
-    })?;
+    emulate_with(
+        path,
+        args,
+        period,
+        |state| {
+            state.observer = Some(Box::new(observer));
+            Ok(())
+        },
+        |(), _| (),
+    )?;
     let all = recorder.0.take();
     Ok(all.iter().step_by(all.len().div_ceil(most).max(1)).cloned().collect())
 }
