@@ -11,7 +11,7 @@ use crate::cli::check_table::Table;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::{CheckFormat, CheckOptions};
 use crate::cli::output::{Failure, Style, complain, status, to_stderr};
-use crate::cli::summary::{ending_words, unsupported};
+use crate::cli::summary::{ending_words, grouped, unsupported};
 use crate::cli::world;
 use crate::engine::schedule::Visits;
 use crate::export::ExportError;
@@ -40,6 +40,8 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     let mut state = setup.start(&world, PmuIrq::Nmi, Vec::new(), cmdline)?;
     let methods = methods(options, state.arch)?;
     let checker = start(options, &mut state, &methods)?;
+    // Before the guest runs, which may take long.
+    let output = options.output.as_deref().map(open).transpose()?;
 
     let stop = Stop::on_signals()?;
     let kernel = Kernel::new(state);
@@ -65,7 +67,7 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
         Some(known) => report.faults.iter().filter(|f| !known.knows(f)).collect(),
         None => report.faults.iter().collect(),
     };
-    write(options, &report, &new, baseline.as_ref())?;
+    write(options, output, &report, &new, baseline.as_ref())?;
     to_stderr(&said(&world.name, ending, &report, &new, baseline.as_ref()));
     Ok(match ending {
         Ending::Limit | Ending::Interrupted | Ending::Strict => exit_status(ending, &stop),
@@ -102,6 +104,14 @@ fn start(
         .map_err(|e| Failure::new(status::FAILURE, e))
 }
 
+/// The file for the report, which keeps what it has until there is one: it may be the
+/// baseline, too.
+fn open(path: &Path) -> Result<File, Failure> {
+    let opened = File::options().write(true).create(true).truncate(false).open(path);
+    opened
+        .map_err(|e| Failure::new(status::FAILURE, format!("cannot write {}: {e}", path.display())))
+}
+
 fn read_baseline(path: &Path) -> Result<Baseline, Failure> {
     let failed = |why: String| {
         Failure::new(status::FAILURE, format!("--baseline {}: {why}", path.display()))
@@ -113,6 +123,7 @@ fn read_baseline(path: &Path) -> Result<Baseline, Failure> {
 /// Writes the report to where it shall be.
 fn write(
     options: &CheckOptions,
+    output: Option<File>,
     report: &Report,
     new: &[&Fault],
     baseline: Option<&Baseline>,
@@ -135,8 +146,12 @@ fn write(
         }?;
         out.flush()
     };
-    let written = match &options.output {
-        Some(path) => File::create(path).and_then(|f| write_to(&mut BufWriter::new(f))),
+    let written = match output {
+        Some(file) => {
+            // What is no regular file has no length.
+            let _ = file.set_len(0);
+            write_to(&mut BufWriter::new(file))
+        }
         None => write_to(&mut BufWriter::new(io::stdout().lock())),
     };
     match written {
@@ -158,13 +173,19 @@ fn said(
 ) -> String {
     let faults = match (new.len(), baseline) {
         (0, None) => "nothing is wrong".to_owned(),
-        (n, None) => format!("{n} wrong"),
-        (0, Some(_)) => format!("nothing new is wrong ({} known)", report.faults.len()),
-        (n, Some(_)) => format!("{n} newly wrong ({} known)", report.faults.len() - n),
+        (n, None) => format!("{} wrong", count(n)),
+        (0, Some(_)) => format!("nothing new is wrong ({} known)", count(report.faults.len())),
+        (n, Some(_)) => {
+            format!("{} newly wrong ({} known)", count(n), count(report.faults.len() - n))
+        }
     };
     format!(
         "emu: {name} {}; {} instructions checked, {faults}\n",
         ending_words(ending),
-        report.summary.pcs
+        grouped(report.summary.pcs)
     )
+}
+
+fn count(n: usize) -> String {
+    grouped(n as u64)
 }

@@ -16,7 +16,20 @@ use unwinder::elf::{Image, bias};
 pub struct Functions {
     /// By ascending starts, which are distinct.
     ranges: Vec<Range<u64>>,
+    /// Jumps that were asked about, by their addresses.
+    jumps: Vec<Jump>,
 }
+
+/// A jump, and whether it leads from one function to the start of another one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Jump {
+    next: u64,
+    to: u64,
+    is_tail_call: bool,
+}
+
+/// Jumps that are remembered.
+const JUMPS: usize = 256;
 
 impl Functions {
     /// None yet.
@@ -36,6 +49,21 @@ impl Functions {
         last.contains(&addr).then_some(last.start)
     }
 
+    /// Whether a jump that ends before `next` leads from one function to the start of another
+    /// one. The same jump comes again and again, so that the last ones are remembered.
+    pub fn is_tail_call(&mut self, next: u64, to: u64) -> bool {
+        let slot = (next >> 1) as usize % JUMPS;
+        match self.jumps.get(slot) {
+            Some(known) if (known.next, known.to) == (next, to) => return known.is_tail_call,
+            Some(_) => {}
+            None => self.jumps.resize(JUMPS, Jump::default()),
+        }
+        let own = self.start_of(next.wrapping_sub(1));
+        let is_tail_call = own != Some(to) && self.starts_at(to);
+        self.jumps[slot] = Jump { next, to, is_tail_call };
+        is_tail_call
+    }
+
     /// Whether both addresses are in one function.
     pub fn same(&self, a: u64, b: u64) -> bool {
         self.start_of(a).is_some_and(|start| self.start_of(b) == Some(start))
@@ -46,6 +74,7 @@ impl Functions {
         self.ranges.extend(ranges.into_iter().filter(|r| !r.is_empty()));
         self.ranges.sort_unstable_by_key(|r| (r.start, std::cmp::Reverse(r.end)));
         self.ranges.dedup_by_key(|r| r.start);
+        self.jumps.clear();
     }
 
     /// Adds the functions of a file of which offset `pgoff` is mapped at `addr`: its symbols
@@ -111,7 +140,13 @@ mod tests {
         assert_eq!(functions.start_of(0x17f), Some(0x100));
         assert_eq!(functions.start_of(0x1a0), None);
         assert_eq!(functions.start_of(0xff), None);
-        assert!(functions.same(0x300, 0x30f) && !functions.same(0x17f, 0x180));
+        for _ in 0..2 {
+            assert!(functions.is_tail_call(0x110, 0x300) && !functions.is_tail_call(0x110, 0x301));
+            assert!(!functions.is_tail_call(0x110, 0x100), "a loop");
+        }
+        functions.add([0x301..0x308]);
+        assert!(functions.is_tail_call(0x110, 0x301), "asked anew");
+        assert!(functions.same(0x300, 0x300) && !functions.same(0x17f, 0x180));
         assert!(!functions.same(0x1a0, 0x1a0), "not in a function");
     }
 

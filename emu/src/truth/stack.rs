@@ -167,12 +167,16 @@ impl Stack {
 
     /// A jump to a function's start, with the stack pointer as at the running one's.
     fn is_at_start(&self, e: &Event) -> bool {
+        e.sp == self.start_sp() && self.functions.starts_at(e.to)
+    }
+
+    /// The stack pointer at the start of the running function.
+    fn start_sp(&self) -> u64 {
         let strand = &self.strands[self.current];
-        let start = match strand.frames.last() {
+        match strand.frames.last() {
             Some(f) => f.cfa.wrapping_sub(self.slot()),
             None => strand.start,
-        };
-        e.sp == start && self.functions.starts_at(e.to)
+        }
     }
 
     /// A jump inside the running function, in its frame, whatever the size of that: behind
@@ -195,7 +199,7 @@ impl Stack {
             return strand.pop();
         }
         // The stack pointer first: it tells most jumps from tail calls.
-        if self.is_at_start(e) && self.functions.start_of(e.next.wrapping_sub(1)) != Some(e.to) {
+        if e.sp == self.start_sp() && self.functions.is_tail_call(e.next, e.to) {
             let strand = &mut self.strands[self.current];
             strand.tails.push(strand.frames.len(), Tail { next: e.next, to: e.to });
         }
