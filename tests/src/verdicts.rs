@@ -199,10 +199,9 @@ impl Observer for Walker {
         }
     }
 
-    fn sampled(&mut self, regs: &Regs, mut memory: Present<'_>) {
+    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, mut memory: Present<'_>) {
         let Inner { stack, methods, verdicts, .. } = &mut *self.0.borrow_mut();
-        // Whether it was set is not known here: the caution is on the safe side.
-        if !stack.holds(regs.sp(), true) {
+        if !stack.holds(regs.sp(), sp_was_set) {
             return;
         }
         let truth: Vec<u64> = stack.frames(regs.pc).map(|f| f.address.value()).collect();

@@ -3,17 +3,26 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::Style;
+use crate::cli::summary::grouped;
 use crate::grade::{ByPoint, MethodTally, Verdict};
 
 /// `412 samples: fp 93.0 % (29 missing frame), dwarf 100 %, sframe 0 % (412 no coverage)`:
-/// the share of exact stacks, then what the others were.
-pub fn line(tallies: &[MethodTally]) -> String {
+/// the share of exact stacks, then what the others were. `undecided` more samples were taken
+/// while the stack pointer was between two stacks, where no stack is true.
+pub fn line(tallies: &[MethodTally], undecided: u64) -> String {
     let samples = tallies.first().map_or(0, MethodTally::samples);
     let methods: Vec<String> = tallies.iter().map(method).collect();
     let s = if samples == 1 { "" } else { "s" };
+    let more = match undecided {
+        0 => String::new(),
+        n => format!(", {} more between two stacks", grouped(n)),
+    };
     match samples {
         0 => "0 samples: no stack to compare with the true one".to_owned(),
-        n => format!("{n} sample{s} against the true stack: {}", methods.join(", ")),
+        n => {
+            let (n, methods) = (grouped(n), methods.join(", "));
+            format!("{n} sample{s} against the true stack{more}: {methods}")
+        }
     }
 }
 
@@ -23,7 +32,7 @@ fn method(tally: &MethodTally) -> String {
         .filter(|v| *v != Verdict::Exact)
         .map(|v| (tally.count(v), v))
         .filter(|(n, _)| *n > 0)
-        .map(|(n, v)| format!("{n} {}", v.name()))
+        .map(|(n, v)| format!("{} {}", grouped(n), v.name()))
         .collect();
     let share = share(tally.count(Verdict::Exact), tally.samples());
     match wrong.is_empty() {
@@ -119,8 +128,9 @@ mod tests {
         ];
         let expected = "412 samples against the true stack: fp 93.0 % (29 missing frame), \
             dwarf 100 %, sframe 0 % (412 no coverage)";
-        assert_eq!(line(&tallies), expected);
-        assert!(line(&[]).starts_with("0 samples"));
+        assert_eq!(line(&tallies, 0), expected);
+        assert!(line(&tallies, 1000).starts_with("412 samples against the true stack, 1,000 more"));
+        assert!(line(&[], 0).starts_with("0 samples"));
         assert_eq!((share(1, 100_000), share(99_999, 100_000)), ("0.1 %".into(), "99.9 %".into()));
     }
 }

@@ -95,7 +95,8 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
         line.push_str(tip);
     }
     let subcommand = words.get(1).and_then(|w| w.to_str());
-    let of = match subcommand.filter(|w| ["run", "show", "explain", "guests"].contains(w)) {
+    let of = match subcommand.filter(|w| ["run", "check", "show", "explain", "guests"].contains(w))
+    {
         Some(word) => format!(" {word}"),
         None => String::new(),
     };

@@ -60,7 +60,10 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     if let Some(watch) = &watch {
         let style = Style::of_stderr();
         let table = watch.with_points(|counts, methods| grades::table(counts, methods, style));
-        to_stderr(&format!("\n{}\n{table}", watch.with_tallies(grades::line)));
+        to_stderr(&format!(
+            "\n{}\n{table}",
+            watch.with_tallies(|t| grades::line(t, watch.undecided()))
+        ));
     }
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;

@@ -294,6 +294,12 @@ impl Engine {
         self.handle.flush_blocks()
     }
 
+    /// Whether the stack pointer was set, rather than moved by a constant, since the last
+    /// transfer of control that [`Engine::follow`]'s sink was told of.
+    pub fn sp_was_set(&self) -> bool {
+        self.shared.hot.sp_was_set != 0
+    }
+
     /// Shows `sight` instructions before they are executed, from now on: those of every block
     /// when `visits` says. Transfers of control that [`Engine::follow`]'s sink is told of come
     /// before the instructions that follow them.

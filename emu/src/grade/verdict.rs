@@ -69,7 +69,7 @@ impl Verdict {
 /// found[p..] = truth[p+1..]                                missing frame
 /// found[p+1..] = truth[p..]                                invented frame
 /// found[p] = truth[p] ± 1                                  off by one
-/// found[p..] repeats itself three times                    looping
+/// found ends in a cycle, at the limit; truth does not      looping
 /// else                                                     wrong tail
 /// ```
 pub fn compare(found: &[u64], end: Option<&NoCaller>, truth: &[u64], limit: usize) -> Verdict {
@@ -91,16 +91,17 @@ pub fn compare(found: &[u64], end: Option<&NoCaller>, truth: &[u64], limit: usiz
         Verdict::InventedFrame
     } else if expected.first().is_some_and(|e| e.abs_diff(rest[0]) == 1) {
         Verdict::OffByOne
-    } else if repeats(rest) {
+    } else if found.len() >= limit && truth.len() < limit && repeats(found) {
         Verdict::Looping
     } else {
         Verdict::WrongTail
     }
 }
 
-/// Whether `rest` begins with a cycle of at most four addresses, three times.
-fn repeats(rest: &[u64]) -> bool {
-    (1..=4).any(|n| rest.len() >= 3 * n && rest[n..3 * n].iter().eq(&rest[..2 * n]))
+/// Whether `found` ends in a cycle of at most four addresses, three times.
+fn repeats(found: &[u64]) -> bool {
+    let end = |n: usize| &found[found.len() - n..];
+    (1..=4).any(|n| found.len() >= 3 * n && end(3 * n)[..2 * n] == *end(2 * n))
 }
 
 #[cfg(test)]
@@ -127,8 +128,11 @@ mod tests {
         assert_eq!(verdict(&[10, 30, 40, 50], none), Verdict::MissingFrame);
         assert_eq!(verdict(&[10, 77, 20, 30, 40, 50], none), Verdict::InventedFrame);
         assert_eq!(verdict(&[10, 20, 29, 40, 50], none), Verdict::OffByOne);
-        assert_eq!(verdict(&[10, 77, 77, 77, 77], none), Verdict::Looping);
-        assert_eq!(verdict(&[10, 20, 77, 78, 77, 78, 77, 78], none), Verdict::Looping);
+        let looping = |found: &[u64]| compare(found, none, &TRUTH, found.len());
+        assert_eq!(looping(&[10, 77, 77, 77, 77, 77]), Verdict::Looping);
+        assert_eq!(looping(&[10, 20, 77, 78, 77, 78, 77, 78]), Verdict::Looping);
+        // Recursion that ends.
+        assert_eq!(verdict(&[10, 77, 77, 77, 77], none), Verdict::WrongTail);
         assert_eq!(verdict(&[10, 77, 78], none), Verdict::WrongTail);
         assert_eq!(verdict(&[10, 20, 30, 40, 50, 60], none), Verdict::WrongTail);
     }

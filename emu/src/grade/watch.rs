@@ -36,8 +36,10 @@ struct Inner {
     by_point: ByPoint,
     images: Images,
     file: Option<Writer>,
-    /// Samples so far.
+    /// Samples that were graded so far.
     samples: u64,
+    /// Samples between two stacks.
+    undecided: u64,
 }
 
 /// Where the truth goes, and what its header says of the run.
@@ -87,6 +89,7 @@ impl Watch {
             images,
             file,
             samples: 0,
+            undecided: 0,
         })));
         for record in &state.perf.records {
             if let Record::Mmap2 { addr, pgoff, path, .. } = record {
@@ -101,6 +104,11 @@ impl Watch {
     /// Reads the tallies.
     pub fn with_tallies<T>(&self, read: impl FnOnce(&[MethodTally]) -> T) -> T {
         read(self.0.borrow().grader.tallies())
+    }
+
+    /// Samples with the stack pointer between two stacks, so that there is nothing to grade.
+    pub fn undecided(&self) -> u64 {
+        self.0.borrow().undecided
     }
 
     /// Reads the counts by program point, and the methods' names.
@@ -140,7 +148,11 @@ impl Inner {
         }
     }
 
-    fn sampled(&mut self, regs: &Regs, memory: &mut dyn Memory) {
+    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
+        if !self.stack.holds(regs.sp(), sp_was_set) {
+            self.undecided += 1;
+            return;
+        }
         let point = self.points.at(regs.pc);
         self.samples += 1;
         let truth = self.stack.frames(regs.pc).map(|frame| frame.address.value());
@@ -189,7 +201,7 @@ impl Observer for Watch {
         self.0.borrow_mut().map(path, addr, pgoff);
     }
 
-    fn sampled(&mut self, regs: &Regs, mut memory: Present<'_>) {
-        self.0.borrow_mut().sampled(regs, &mut memory);
+    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, mut memory: Present<'_>) {
+        self.0.borrow_mut().sampled(regs, sp_was_set, &mut memory);
     }
 }

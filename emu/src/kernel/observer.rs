@@ -21,6 +21,7 @@ pub trait Observer: std::fmt::Debug {
     /// Code was mapped: file offset `pgoff` of `path` is at `addr`.
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64);
 
-    /// A sample was taken; user code is, or will go on, at `regs`.
-    fn sampled(&mut self, regs: &Regs, memory: Present<'_>);
+    /// A sample was taken; user code is, or will go on, at `regs`. `sp_was_set`: since the
+    /// last transfer of control, see [`crate::engine::flow::Event`].
+    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, memory: Present<'_>);
 }

@@ -44,6 +44,8 @@ pub trait UserCpu: fmt::Debug {
     fn set_clock(&mut self, clock: u64);
     /// Tells of calls, returns and indirect jumps; see [`Engine::follow`].
     fn follow(&mut self, sink: Box<dyn FlowSink>) -> Result<(), EngineError>;
+    /// See [`Engine::sp_was_set`].
+    fn sp_was_set(&self) -> bool;
     /// Shows instructions; see [`Engine::look`].
     fn look(
         &mut self,
@@ -92,6 +94,9 @@ impl UserCpu for Engine {
     }
     fn executions(&mut self) -> Vec<(u64, u32, u64)> {
         Engine::executions(self)
+    }
+    fn sp_was_set(&self) -> bool {
+        Engine::sp_was_set(self)
     }
     fn set_clock(&mut self, clock: u64) {
         Engine::set_clock(self, clock);
@@ -439,7 +444,8 @@ impl State {
             raw,
         }));
         if let Some(observer) = &mut self.observer {
-            observer.sampled(&user, Present { mm: &self.mm, arena: &self.arena });
+            let sp_was_set = self.core.sp_was_set();
+            observer.sampled(&user, sp_was_set, Present { mm: &self.mm, arena: &self.arena });
         }
     }
 

@@ -162,5 +162,5 @@ impl Observer for Checker {
         self.0.borrow_mut().map(path, addr, pgoff);
     }
 
-    fn sampled(&mut self, _: &Regs, _: Present<'_>) {}
+    fn sampled(&mut self, _: &Regs, _: bool, _: Present<'_>) {}
 }
