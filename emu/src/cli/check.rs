@@ -38,6 +38,11 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
     let world = setup.build(&options.command)?;
     let mut state = setup.start(&world, PmuIrq::Nmi, Vec::new(), cmdline)?;
+    if let Some(known) = baseline.as_ref().filter(|b| b.arch() != state.arch.name()) {
+        let message =
+            format!("--baseline: it is for {}, the guest for {}", known.arch(), state.arch);
+        return Err(Failure::new(status::FAILURE, message));
+    }
     let methods = methods(options, state.arch)?;
     let checker = start(options, &mut state, &methods)?;
     // Before the guest runs, which may take long.

@@ -49,6 +49,8 @@ mod aarch64;
 mod x86_64;
 
 #[cfg(test)]
+mod look_tests;
+#[cfg(test)]
 mod tests;
 
 use arch::{Arch, FpState, Regs};

@@ -5,8 +5,9 @@ use arch::decode::Special;
 
 use crate::engine::arena::FRAME_SIZE;
 use crate::engine::counting::{Left, cost};
+use crate::engine::schedule::Next;
 use crate::engine::shared::{DROP_WINDOW, Stepping, Stop};
-use crate::engine::stepper::{Step, Stepped};
+use crate::engine::stepper::Stepped;
 use crate::engine::{
     Access, Arena, Budget, Engine, EngineError, Exception, Exit, Frame, Mmu, Run, aarch64, x86_64,
 };
@@ -122,7 +123,7 @@ impl Engine {
             Stop::None => Ok(None),
             Stop::Syscall => Ok(Some(Exit::Syscall)),
             Stop::Block { addr, size } => self.stop_inside(arena, mmu, addr, size),
-            Stop::Due { addr, size } => self.look_at(arena, mmu, addr, size),
+            Stop::Due { addr, size, rest } => self.look_at(arena, mmu, (addr, size), rest),
             Stop::Miss { page, access } => {
                 self.take_back_unretired()?;
                 let pc_page = self.pc() & !(FRAME_SIZE - 1);
@@ -191,6 +192,9 @@ impl Engine {
             let instructions = block.len() - (index as u64).max(first);
             let branches = u64::from(block.branches);
             self.shared.hot.left.give_back(instructions, branches);
+            if index > 0 {
+                self.shared.goes_on(pc, Next::Unseen);
+            }
         }
         self.shared.forget_last_block();
         Ok(())
@@ -245,7 +249,10 @@ impl Engine {
     ) -> Result<Option<Exit>, EngineError> {
         let end = addr + u64::from(size);
         self.drop_range(arena, mmu, addr, end)?;
-        let stop = self.start(arena, mmu, target)?;
+        self.shared.exact = true;
+        let stop = self.start(arena, mmu, target);
+        self.shared.exact = false;
+        let stop = stop?;
         let result = if stop == Stop::None {
             if self.pc() != target {
                 return Err(EngineError::Stray { pc: self.pc(), detail: "missed stop".to_owned() });
@@ -265,52 +272,110 @@ impl Engine {
         }
     }
 
-    /// The block at `addr`, which fits the budget, is due: the stepper executes it.
+    /// A block, which fits the budget, is due: the stepper executes it, but for wild
+    /// instructions, which the main CPU executes in between. `rest`: it is counted already.
     fn look_at(
         &mut self,
         arena: &mut Arena,
         mmu: &mut dyn Mmu,
-        addr: u64,
-        size: u32,
+        (addr, size): (u64, u32),
+        rest: bool,
     ) -> Result<Option<Exit>, EngineError> {
         let unknown = || EngineError::Stray { pc: addr, detail: "unknown block".to_owned() };
-        let Some(stepper) = &mut self.stepper else { return Err(unknown()) };
+        let block = self.shared.counts.get(addr, size).ok_or_else(unknown)?;
+        let (starts, flow) = (block.starts.clone(), block.flow);
+        let branches = u64::from(block.branches);
+        let mut code = Vec::with_capacity(size as usize);
+        self.shared.lend(arena, mmu);
+        self.shared.copy_code_span(addr, size, &mut code);
+        self.shared.take_back();
+        if !rest {
+            self.shared.looked_at(addr, size);
+        }
+        self.shared.forget_last_block();
+        // Instructions that have retired.
+        let mut done = 0;
+        loop {
+            match self.step_from(arena, mmu, (addr, &code), &starts, done, flow.sets_sp())? {
+                Stepped::Whole => {
+                    self.take(starts.len() - done, branches)?;
+                    self.shared.hot.begin_flow(addr, size, flow);
+                    let pc = self.pc();
+                    if self.shared.hot.hold.is_some() {
+                        self.shared.end_flow(self.handle.raw(), 0, pc);
+                    }
+                    return Ok(None);
+                }
+                Stepped::Wild(index) if index + 1 == starts.len() => {
+                    self.retire(index - done, flow.sets_sp())?;
+                    self.shared.goes_on(addr + u64::from(starts[index]), Next::Wild);
+                    return Ok(None);
+                }
+                Stepped::Fault(index) => {
+                    self.retire(index - done, flow.sets_sp())?;
+                    self.shared.goes_on(addr + u64::from(starts[index]), Next::Shown);
+                    return Ok(None);
+                }
+                Stepped::Wild(index) => {
+                    self.retire(index - done, flow.sets_sp())?;
+                    let at = |i: usize| addr + u64::from(starts[i]); // both are in range
+                    let (pc, next) = (at(index), at(index + 1));
+                    let left = (size as u64 - (pc - addr)) as u32;
+                    let exit = self.run_to(arena, mmu, pc, left, next)?;
+                    if exit.is_some() || self.pc() != next {
+                        return Ok(exit);
+                    }
+                    done = index + 1;
+                }
+            }
+        }
+    }
+
+    /// The stepper goes on in a block behind its first `done` instructions.
+    fn step_from(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+        (addr, code): (u64, &[u8]),
+        starts: &[u16],
+        done: usize,
+        sets_sp: bool,
+    ) -> Result<Stepped, EngineError> {
+        let nothing = || EngineError::Stray { pc: addr, detail: "nothing to step".to_owned() };
+        let (Some(stepper), Some(&first)) = (&mut self.stepper, starts.get(done)) else {
+            return Err(nothing());
+        };
         if let Some(flow) = &mut self.shared.flow {
             flow.flush();
         }
+        let sp_was_set = self.shared.hot.sp_was_set != 0 || sets_sp;
+        let starts: Vec<u16> = starts[done..].iter().map(|start| start - first).collect();
+        let code = code.get(usize::from(first)..).unwrap_or_default();
         self.shared.lend(arena, mmu);
-        let mut code = Vec::with_capacity(size as usize);
-        self.shared.copy_code_span(addr, size, &mut code);
-        let block = self.shared.counts.get(addr, size).ok_or_else(unknown)?;
-        let (insns, branches, flow) = (block.len(), block.branches, block.flow);
-        let starts = block.starts.clone();
-        let sp_was_set = self.shared.hot.sp_was_set != 0 || flow.sets_sp();
-        let stepped = stepper.step(&mut self.handle, addr, &starts, &code, sp_was_set);
+        let at = addr + u64::from(first);
+        let stepped = stepper.step(&mut self.handle, at, &starts, code, sp_was_set);
         self.shared.take_back();
-        let Step { stepped, resumed } = stepped?;
-        self.shared.looked_at(addr, size, resumed);
-        self.shared.forget_last_block();
-        match stepped {
-            Stepped::Whole => {
-                let cost = cost(insns, u64::from(branches));
-                self.shared.hot.left = self.shared.hot.left.take(cost).ok_or_else(unknown)?;
-                self.shared.hot.begin_flow(addr, size, flow);
-                let pc = self.pc();
-                if self.shared.hot.hold.is_some() {
-                    self.shared.end_flow(self.handle.raw(), 0, pc);
-                }
-            }
-            Stepped::To(pc) => {
-                let retired = starts.iter().position(|&s| addr + u64::from(s) == pc);
-                let cost = cost(retired.unwrap_or(0) as u64, 0);
-                self.shared.hot.left = self.shared.hot.left.take(cost).ok_or_else(unknown)?;
-                if flow.sets_sp() && retired != Some(0) {
-                    self.shared.hot.sp_was_set = 1;
-                }
-                self.shared.goes_on_unseen(pc);
-            }
+        Ok(match stepped? {
+            Stepped::Whole => Stepped::Whole,
+            Stepped::Wild(index) => Stepped::Wild(index + done),
+            Stepped::Fault(index) => Stepped::Fault(index + done),
+        })
+    }
+
+    /// So many instructions retired at the front of a block that sets the stack pointer or
+    /// not.
+    fn retire(&mut self, instructions: usize, sets_sp: bool) -> Result<(), EngineError> {
+        if sets_sp && instructions > 0 {
+            self.shared.hot.sp_was_set = 1;
         }
-        Ok(None)
+        self.take(instructions, 0)
+    }
+
+    fn take(&mut self, instructions: usize, branches: u64) -> Result<(), EngineError> {
+        let cost = cost(instructions as u64, branches);
+        let none = || EngineError::Stray { pc: self.pc(), detail: "budget".to_owned() };
+        self.shared.hot.left = self.shared.hot.left.take(cost).ok_or_else(none)?;
+        Ok(())
     }
 
     /// The translator looked at `page`, which is absent, while the PC is on another page:

@@ -42,14 +42,41 @@ pub(super) struct Schedule {
     visits: Visits,
     blocks: HashMap<(u64, u32), usize, BuildHasherDefault<BlockHasher>>,
     past: Vec<Past>,
-    /// A block that goes on behind what was looked at: it is not looked at again.
-    pub seen: Option<u64>,
+    /// What the next block is, if it starts here and is not one of its own.
+    pub next: Option<(u64, Next)>,
+}
+
+/// A block that is the rest of another one, which was counted whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It begins with an instruction that was shown, which only the main CPU executes.
+    Wild,
+    /// It begins with an instruction that was shown and faults: what comes then is the
+    /// [`Next::Rest`].
+    Shown,
+    /// The head was looked at, and so is the rest.
+    Rest,
+    /// The head ran at full speed and faulted here.
+    Unseen,
+}
+
+/// Whether a block that starts is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// It is, and counted then.
+    Yes,
+    /// It is, as the rest of one that is counted.
+    Rest,
+    /// It is not.
+    No,
+    /// It is not, nor is it counted.
+    Uncounted,
 }
 
 impl Schedule {
     /// Nothing was executed yet.
     pub fn new(visits: Visits) -> Schedule {
-        Schedule { visits, blocks: HashMap::default(), past: Vec::new(), seen: None }
+        Schedule { visits, blocks: HashMap::default(), past: Vec::new(), next: None }
     }
 
     /// The number of a block's counter; `None` when there are no more counters.
@@ -68,25 +95,30 @@ impl Schedule {
 
     /// The block is about to run: whether it is to be looked at. If so, its counter stays
     /// below zero until [`Schedule::looked_at`].
-    pub fn is_due(&mut self, hot: &mut HotMemory, addr: u64, size: u32) -> bool {
-        if self.seen.take() == Some(addr) {
-            return false;
+    pub fn is_due(&mut self, hot: &mut HotMemory, addr: u64, size: u32) -> Due {
+        match self.next.take() {
+            Some((at, Next::Shown)) if at == addr => {
+                self.next = Some((addr, Next::Rest));
+                return Due::Uncounted;
+            }
+            Some((at, Next::Rest)) if at == addr => return Due::Rest,
+            Some((at, Next::Wild | Next::Unseen)) if at == addr => return Due::Uncounted,
+            _ => {}
         }
         let Some(counter) = self.index(addr, size).and_then(|i| hot.counter(i)) else {
-            return false;
+            return Due::No;
         };
         if *counter >= 0 {
             *counter -= 1;
         }
-        *counter < 0
+        if *counter < 0 { Due::Yes } else { Due::No }
     }
 
-    /// The block ran and was looked at. `resumed`: it is the rest of one that was counted
-    /// before it faulted.
-    pub fn looked_at(&mut self, hot: &mut HotMemory, addr: u64, size: u32, resumed: bool) {
+    /// The block ran and was looked at.
+    pub fn looked_at(&mut self, hot: &mut HotMemory, addr: u64, size: u32) {
         let Some(index) = self.index(addr, size) else { return };
         let past = &mut self.past[index]; // `index` gives no other
-        past.executed += past.free as u64 + u64::from(!resumed);
+        past.executed += past.free as u64 + 1;
         past.free = match self.visits {
             Visits::Every => 0,
             Visits::Sparse => free_runs(past.executed),
@@ -126,8 +158,8 @@ mod tests {
         let mut schedule = Schedule::new(Visits::Sparse);
         let mut looked = Vec::new();
         for n in 1..=300u64 {
-            if schedule.is_due(&mut hot, 0x1000, 12) {
-                schedule.looked_at(&mut hot, 0x1000, 12, false);
+            if schedule.is_due(&mut hot, 0x1000, 12) == Due::Yes {
+                schedule.looked_at(&mut hot, 0x1000, 12);
                 looked.push(n);
             }
             assert_eq!(schedule.executions(&mut hot), [(0x1000, 12, n)]);
@@ -136,12 +168,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_not_due() {
+    fn rests_are_not_counted() {
         let mut hot = HotMemory::new().unwrap();
         let mut schedule = Schedule::new(Visits::Every);
-        schedule.seen = Some(0x1004);
-        assert!(!schedule.is_due(&mut hot, 0x1004, 8));
-        assert!(schedule.is_due(&mut hot, 0x1004, 8));
-        assert!(schedule.is_due(&mut hot, 0x1004, 8), "until it was looked at");
+        let mut due = |next| {
+            if let Some(next) = next {
+                schedule.next = Some((0x1004, next));
+            }
+            schedule.is_due(&mut hot, 0x1004, 8)
+        };
+        assert_eq!(due(Some(Next::Shown)), Due::Uncounted);
+        assert_eq!(due(None), Due::Rest, "it faulted");
+        assert_eq!(due(Some(Next::Unseen)), Due::Uncounted);
+        assert_eq!(due(None), Due::Yes);
+        assert_eq!(due(None), Due::Yes, "until it was looked at");
+        schedule.looked_at(&mut hot, 0x1004, 8);
+        assert_eq!(schedule.executions(&mut hot), [(0x1004, 8, 1)]);
+        schedule.next = Some((0x1004, Next::Rest));
+        assert_eq!(schedule.is_due(&mut hot, 0x2000, 8), Due::Yes, "another one");
     }
 }

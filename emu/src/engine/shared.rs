@@ -16,7 +16,7 @@ use crate::engine::env::{Env, EnvRegisters, asked_registers};
 use crate::engine::flow::{BlockFlow, CalleeSaved, Event, Flow, Hold};
 use crate::engine::hooks::on_inlined_block;
 use crate::engine::inline::{Inlined, Plan, Site, Sites};
-use crate::engine::schedule::Schedule;
+use crate::engine::schedule::{Due, Next, Schedule};
 use crate::engine::{Access, Arena, EngineError, Frame, Mmu, Perms};
 
 /// Virtual addresses at and above this one name physical memory while blocks are
@@ -30,8 +30,8 @@ pub(super) enum Stop {
     None,
     /// The block at `addr` would exceed the budget, or must not be run whole.
     Block { addr: u64, size: u32 },
-    /// The block at `addr` is due to be looked at.
-    Due { addr: u64, size: u32 },
+    /// The block at `addr` is due to be looked at; `rest`: as the rest of another one.
+    Due { addr: u64, size: u32, rest: bool },
     /// A system call retired.
     Syscall,
     /// A translation was refused.
@@ -95,6 +95,10 @@ pub(super) struct Shared {
     env: Env,
     /// Which blocks are looked at, if any.
     pub schedule: Option<Schedule>,
+    /// The block that runs is not counted by the schedule.
+    uncounted: bool,
+    /// A part of a block runs, to an exact instruction: the schedule has seen the block.
+    pub exact: bool,
     pub arch: Arch,
     pub arena_len: u64,
     memory: *const u8,
@@ -160,6 +164,8 @@ impl Shared {
             flow: None,
             env: Env::Unproved(0),
             schedule: None,
+            uncounted: false,
+            exact: false,
             arch,
             arena_len: arena.len(),
             memory: arena.host_pointer(),
@@ -266,7 +272,7 @@ impl Shared {
             let len = (page + FRAME_SIZE).min(end) - at;
             let from = frame.addr() + (at - page);
             // SAFETY: the range lies inside one frame of the arena; nothing writes it
-            // while the hook runs.
+            // while a hook runs, or between runs.
             out.extend_from_slice(unsafe {
                 std::slice::from_raw_parts(self.memory.add(from as usize), len as usize)
             });
@@ -283,7 +289,7 @@ impl Shared {
         }
         let from = frame.addr() + (addr - page);
         // SAFETY: the range lies inside one frame of the arena; nothing writes it while a
-        // hook runs.
+        // hook runs, or between runs.
         unsafe {
             self.memory.add(from as usize).copy_to_nonoverlapping(out.as_mut_ptr(), out.len())
         };
@@ -343,9 +349,14 @@ impl Shared {
             self.stop = Stop::Block { addr, size };
             return false;
         };
-        if insns > 0 && self.stepping.is_none() && self.is_due(addr, size) {
-            self.stop = Stop::Due { addr, size };
-            return false;
+        self.uncounted = self.exact;
+        if insns > 0 && self.stepping.is_none() && !self.exact {
+            let due = self.is_due(addr, size);
+            self.uncounted = due == Due::Uncounted;
+            if matches!(due, Due::Yes | Due::Rest) {
+                self.stop = Stop::Due { addr, size, rest: due == Due::Rest };
+                return false;
+            }
         }
         if stop_before {
             self.stop = Stop::Block { addr, size };
@@ -368,22 +379,22 @@ impl Shared {
         }
     }
 
-    fn is_due(&mut self, addr: u64, size: u32) -> bool {
+    fn is_due(&mut self, addr: u64, size: u32) -> Due {
         let hot = &mut self.hot;
-        self.schedule.as_mut().is_some_and(|s| s.is_due(hot, addr, size))
+        self.schedule.as_mut().map_or(Due::No, |s| s.is_due(hot, addr, size))
     }
 
     /// A block ran under the stepper.
-    pub fn looked_at(&mut self, addr: u64, size: u32, resumed: bool) {
+    pub fn looked_at(&mut self, addr: u64, size: u32) {
         if let Some(schedule) = &mut self.schedule {
-            schedule.looked_at(&mut self.hot, addr, size, resumed);
+            schedule.looked_at(&mut self.hot, addr, size);
         }
     }
 
-    /// The main CPU goes on at `pc`, inside a block that was looked at.
-    pub fn goes_on_unseen(&mut self, pc: u64) {
+    /// What is next is a rest, if it starts at `pc`.
+    pub fn goes_on(&mut self, pc: u64, next: Next) {
         if let Some(schedule) = &mut self.schedule {
-            schedule.seen = Some(pc);
+            schedule.next = Some((pc, next));
         }
     }
 
@@ -409,7 +420,8 @@ impl Shared {
     /// Lets a block that was looked at count itself.
     pub(super) fn inline_scheduled(&mut self, ra: u64, addr: u64, size: u32) -> u64 {
         let Some(block) = self.counts.get(addr, size) else { return ra };
-        if block.rep.is_some() || block.forbidden.is_some() {
+        // A rest that is not counted must not count itself.
+        if block.rep.is_some() || block.forbidden.is_some() || self.uncounted {
             return ra;
         }
         let (insns, flow) = (block.len(), block.flow);

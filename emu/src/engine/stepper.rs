@@ -68,16 +68,10 @@ struct State {
 pub(super) enum Stepped {
     /// To its end; the PC is that of its successor.
     Whole,
-    /// Before its end: the main CPU goes on at this instruction.
-    To(u64),
-}
-
-/// What became of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub stepped: Stepped,
-    /// The block is the rest of one that faulted here.
-    pub resumed: bool,
+    /// Before the instruction with this index, which was shown: it is the main CPU's.
+    Wild(usize),
+    /// Before the instruction with this index, which was shown and faulted.
+    Fault(usize),
 }
 
 /// Guest memory as the page tables have it, during a run.
@@ -155,6 +149,7 @@ impl Stepper {
         shared: &SharedMemory,
         sight: Box<dyn Sight>,
     ) -> Result<Stepper, EngineError> {
+        let handle = Handle::open(arch)?;
         let state = Box::into_raw(Box::new(State {
             sight,
             shared: shared.as_ptr(),
@@ -168,9 +163,8 @@ impl Stepper {
             sp_was_set: false,
             shown: None,
         }));
-        let handle = Handle::open(arch);
         // From here on `state` is freed by `drop`.
-        let mut stepper = Stepper { handle: handle?, state, stale: true };
+        let mut stepper = Stepper { handle, state, stale: true };
         stepper.handle.map_arena(arena)?;
         let data = shared.as_ptr().cast::<c_void>();
         // SAFETY: the signatures are the kinds'; `shared` outlives the stepper (field order
@@ -192,7 +186,7 @@ impl Stepper {
         starts: &[u16],
         code: &[u8],
         sp_was_set: bool,
-    ) -> Result<Step, EngineError> {
+    ) -> Result<Stepped, EngineError> {
         if self.stale {
             self.handle.flush_tlb()?;
             self.handle.flush_blocks()?;
@@ -208,7 +202,6 @@ impl Stepper {
         state.tame = wild.unwrap_or(starts.len());
         (state.index, state.done, state.at_wild) = (0, false, false);
         state.sp_was_set = sp_was_set;
-        let resumed = state.shown == Some(addr);
         let shared = state.shared;
         self.handle.take_state(main)?;
         let error = self.handle.start(addr, 0);
@@ -221,22 +214,20 @@ impl Stepper {
             Arch::Aarch64 => aarch64::regs::pc(&self.handle),
         };
         let offset = pc.wrapping_sub(addr);
-        let inside = state.starts.iter().any(|&start| u64::from(start) == offset);
-        let stepped = match (state.done, inside) {
-            (true, _) => Stepped::Whole,
-            (false, true) => {
-                // A wild instruction is the main CPU's; any other faulted and comes again.
-                state.shown = (!state.at_wild).then_some(pc);
-                Stepped::To(pc)
-            }
+        let inside = state.starts.iter().position(|&start| u64::from(start) == offset);
+        // The one that faulted comes again.
+        state.shown = inside.filter(|_| !state.done && !state.at_wild).map(|_| pc);
+        match inside {
+            _ if state.done => Ok(Stepped::Whole),
+            Some(index) if state.at_wild => Ok(Stepped::Wild(index)),
+            Some(index) => Ok(Stepped::Fault(index)),
             // A branch retired and its target cannot be fetched.
-            (false, false) if state.index == state.starts.len() => Stepped::Whole,
-            (false, false) => {
+            None if state.index == state.starts.len() => Ok(Stepped::Whole),
+            None => {
                 let detail = format!("while stepping: {error}");
-                return Err(EngineError::Stray { pc, detail });
+                Err(EngineError::Stray { pc, detail })
             }
-        };
-        Ok(Step { stepped, resumed })
+        }
     }
 }
 

@@ -1,15 +1,11 @@
 //! Engine self-tests: the counting rule, faults, exceptions, self-modifying code.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use arch::{Arch, Regs};
 
 use super::*;
 use crate::engine::flow::{CalleeSaved, Event, Transfer};
-use crate::engine::schedule::Visits;
-use crate::engine::stepper::Sight;
 
 /// Pages by address.
 #[derive(Debug, Default)]
@@ -21,33 +17,33 @@ impl Mmu for Pages {
     }
 }
 
-const CODE: u64 = 0x40_0000;
-const DATA: u64 = 0x60_0000;
-const RX: Perms = Perms { read: true, write: false, exec: true };
-const RW: Perms = Perms { read: true, write: true, exec: false };
+pub(super) const CODE: u64 = 0x40_0000;
+pub(super) const DATA: u64 = 0x60_0000;
+pub(super) const RX: Perms = Perms { read: true, write: false, exec: true };
+pub(super) const RW: Perms = Perms { read: true, write: true, exec: false };
 const RWX: Perms = Perms { read: true, write: true, exec: true };
 
-struct Lab {
-    engine: Engine,
-    arena: Arena,
+pub(super) struct Lab {
+    pub engine: Engine,
+    pub arena: Arena,
     pages: Pages,
 }
 
 impl Lab {
-    fn new(arch: Arch) -> Lab {
+    pub fn new(arch: Arch) -> Lab {
         let mut arena = Arena::new().unwrap();
         let engine = Engine::new(arch, &mut arena).unwrap();
         Lab { engine, arena, pages: Pages::default() }
     }
 
-    fn page(&mut self, va: u64, perms: Perms, bytes: &[u8]) -> Frame {
+    pub fn page(&mut self, va: u64, perms: Perms, bytes: &[u8]) -> Frame {
         let frame = self.arena.alloc().unwrap();
         self.arena.bytes_mut(frame)[..bytes.len()].copy_from_slice(bytes);
         self.pages.0.insert(va, (frame, perms));
         frame
     }
 
-    fn at(&mut self, pc: u64) -> Regs {
+    pub fn at(&mut self, pc: u64) -> Regs {
         let mut regs = Regs::new(self.engine.arch());
         regs.pc = pc;
         regs.set_sp(DATA + 0x800);
@@ -55,11 +51,11 @@ impl Lab {
         regs
     }
 
-    fn run(&mut self, instructions: u64) -> Run {
+    pub fn run(&mut self, instructions: u64) -> Run {
         self.run_with(Budget { instructions, ..Budget::UNLIMITED })
     }
 
-    fn run_with(&mut self, budget: Budget) -> Run {
+    pub fn run_with(&mut self, budget: Budget) -> Run {
         self.engine.run(&mut self.arena, &mut self.pages, budget).unwrap()
     }
 
@@ -68,12 +64,12 @@ impl Lab {
     }
 }
 
-fn words(code: &[u32]) -> Vec<u8> {
+pub(super) fn words(code: &[u32]) -> Vec<u8> {
     code.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
 /// A loop with calls, as bytes, and a register that counts it down.
-fn sample_loop(arch: Arch) -> (Vec<u8>, usize) {
+pub(super) fn sample_loop(arch: Arch) -> (Vec<u8>, usize) {
     match arch {
         // 0: call 8; dec ecx; jnz 0; syscall; 0xb: add rax,1; nop; nop; ret
         Arch::X86_64 => (
@@ -323,7 +319,7 @@ fn self_modifying_code_is_seen_at_once() {
 }
 
 #[derive(Debug, Default, Clone)]
-struct Seen(std::rc::Rc<std::cell::RefCell<Vec<Event>>>);
+pub(super) struct Seen(pub std::rc::Rc<std::cell::RefCell<Vec<Event>>>);
 
 impl FlowSink for Seen {
     fn take(&mut self, events: &[Event], _: &[CalleeSaved]) {
@@ -360,63 +356,6 @@ fn transfers_are_told_once() {
             }
             assert_eq!(*expected.get_or_insert(events.clone()), events);
         }
-    }
-}
-
-#[derive(Clone, Default)]
-struct Sights(Rc<RefCell<Vec<(u64, u64)>>>);
-
-impl Sight for Sights {
-    fn instruction(&mut self, regs: &Regs, _: bool, memory: &mut dyn unwinder::Memory) {
-        assert!(memory.word(regs.sp()).is_some() && memory.word(0x10).is_none());
-        self.0.borrow_mut().push((regs.pc, regs.gp[sample_loop(regs.arch).1]));
-    }
-}
-
-/// Looking changes nothing; each instruction is shown before it is executed, in the first
-/// executions of its block and then at powers of two.
-#[test]
-fn looking_at_instructions() {
-    for arch in Arch::ALL {
-        let (code, counter) = sample_loop(arch);
-        let mut outcomes = Vec::new();
-        for visits in [None, Some(Visits::Sparse), Some(Visits::Every)] {
-            let mut lab = Lab::new(arch);
-            lab.page(CODE, RX, &code);
-            lab.page(DATA, RW, &[]);
-            let (seen, sights) = (Seen::default(), Sights::default());
-            lab.engine.follow(Box::new(seen.clone())).unwrap();
-            if let Some(visits) = visits {
-                lab.engine.look(&lab.arena, Box::new(sights.clone()), visits).unwrap();
-            }
-            let mut regs = lab.at(CODE);
-            regs.gp[counter] = 100;
-            lab.engine.set_regs(&regs);
-            let run = lab.run(u64::MAX);
-            assert_eq!(run.exit, Exit::Syscall);
-            outcomes.push((run, lab.engine.regs(), seen.0.take()));
-            let sights = sights.0.take();
-            let at_start = sights.iter().filter(|s| s.0 == CODE).map(|s| s.1);
-            let expected: Vec<u64> = match visits {
-                None => Vec::new(),
-                Some(Visits::Every) => (1..=100).rev().collect(),
-                Some(Visits::Sparse) => {
-                    [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64].iter().map(|n| 101 - n).collect()
-                }
-            };
-            assert_eq!(at_start.collect::<Vec<_>>(), expected, "{arch} {visits:?}");
-            if visits == Some(Visits::Every) {
-                // All that retired, each once; the system call's too.
-                assert_eq!(sights.len() as u64, run.retired, "{arch}");
-            }
-            for (addr, _, n) in lab.engine.executions() {
-                let syscall = CODE + if arch == Arch::X86_64 { 9 } else { 12 };
-                let expected = if addr == syscall { 1 } else { 100 };
-                assert_eq!(n, expected, "{arch} {visits:?} {addr:#x}");
-            }
-        }
-        assert_eq!(outcomes[0], outcomes[1]);
-        assert_eq!(outcomes[0], outcomes[2]);
     }
 }
 

@@ -66,8 +66,8 @@ impl Verdict {
 /// ```text
 /// found = truth, or the first `limit` of truth             exact
 /// p = |found|                                              no coverage, truncated …
-/// found[p..] = truth[p+1..]                                missing frame
-/// found[p+1..] = truth[p..]                                invented frame
+/// truth[p+1..] begins with found[p..]                      missing frame
+/// truth[p..] begins with found[p+1..], not empty           invented frame
 /// found[p] = truth[p] ± 1                                  off by one
 /// found ends in a cycle, at the limit; truth does not      looping
 /// else                                                     wrong tail

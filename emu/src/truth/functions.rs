@@ -144,7 +144,7 @@ mod tests {
             assert!(functions.is_tail_call(0x110, 0x300) && !functions.is_tail_call(0x110, 0x301));
             assert!(!functions.is_tail_call(0x110, 0x100), "a loop");
         }
-        functions.add([0x301..0x308]);
+        functions.add(std::iter::once(0x301..0x308));
         assert!(functions.is_tail_call(0x110, 0x301), "asked anew");
         assert!(functions.same(0x300, 0x300) && !functions.same(0x17f, 0x180));
         assert!(!functions.same(0x1a0, 0x1a0), "not in a function");

@@ -7,7 +7,8 @@
 //! ra  = address after the call
 //! ```
 //!
-//! and a return to `ra` with `sp = CFA` ends it. Anything else that moves control by a
+//! and a return to `ra` with `sp = CFA` ends it. A call over the return address of a frame
+//! ends that, too: its `call` only read the PC, or it threw its return address away. Anything else that moves control by a
 //! register or the stack, or to a function's start, is one of these, tried in this order:
 //!
 //! ```text
@@ -28,7 +29,8 @@
 //! ```
 //!
 //! "Set by itself" is `mov rsp, …`, `leave`, `mov sp, …` and the like, since the last event:
-//! only they can change stacks. A call never does: a function that moves to another stack and
+//! only they can change stacks. R4 comes first if `sp` is inside the innermost frame and was
+//! not set: by far the most jumps. A call never changes stacks: a function that moves to another stack and
 //! calls there will come back, so its frames stay live.
 //!
 //! A jump of R4 to another function's start, with the stack pointer as at the start of the
@@ -62,10 +64,12 @@ pub struct Stack {
     functions: Functions,
     strands: Vec<Strand>,
     current: usize,
+    /// Changes of stacks so far.
+    switches: u64,
 }
 
 /// Stacks that are remembered at most: those that were left longest ago are forgotten.
-const MAX_STRANDS: usize = 4096;
+pub(super) const MAX_STRANDS: usize = 4096;
 
 /// A function's own frame is not larger, in doubt.
 const LARGEST_FRAME: u64 = 64 << 10;
@@ -77,7 +81,7 @@ impl Stack {
     /// A thread that starts with this stack pointer.
     pub fn new(arch: Arch, sp: u64) -> Stack {
         let functions = Functions::new();
-        Stack { arch, functions, strands: vec![Strand::at(sp)], current: 0 }
+        Stack { arch, functions, strands: vec![Strand::at(sp)], current: 0, switches: 0 }
     }
 
     /// Where functions are known to start.
@@ -107,6 +111,10 @@ impl Stack {
             Transfer::Call => {
                 // x86_64 has pushed the return address.
                 let cfa = e.sp.wrapping_add(self.slot());
+                // Another stack may be anywhere.
+                if !e.sp_was_set {
+                    self.end_overwritten(e, cfa);
+                }
                 let frame = Frame { goes_on: e.next, cfa, entry: e.to, signal: false };
                 self.strands[self.current].push(frame, saved);
             }
@@ -117,6 +125,37 @@ impl Stack {
                     _ => self.other_transfer(e),
                 }
             }
+        }
+    }
+
+    /// Control goes on on another stack, or on the same.
+    fn switch_to(&mut self, strand: usize) {
+        self.strands[self.current].left = self.switches;
+        self.switches += 1;
+        self.current = strand;
+    }
+
+    /// Frames that a call at `cfa` shows to be dead: their return addresses are gone, as that
+    /// of a `call` that only reads the PC.
+    ///
+    /// ```text
+    /// x86_64    CFA ≤ that of the call: its return address lies over theirs
+    /// aarch64   CFA < that of the call, or equal with the same return address
+    /// ```
+    fn end_overwritten(&mut self, e: &Event, cfa: u64) {
+        let arch = self.arch;
+        let strand = &mut self.strands[self.current];
+        let dead = |f: &Frame| {
+            let over = match arch {
+                Arch::X86_64 => f.cfa <= cfa,
+                Arch::Aarch64 => f.cfa < cfa || f.cfa == cfa && f.goes_on == e.next,
+            };
+            over && !f.signal
+        };
+        // A function that moved to another stack and calls there comes back.
+        let here = strand.spans(cfa);
+        while here && strand.frames.last().is_some_and(dead) {
+            strand.pop();
         }
     }
 
@@ -131,9 +170,13 @@ impl Stack {
     /// R2 to R7.
     #[cold]
     fn other_transfer(&mut self, e: &Event) {
+        let slot = self.slot();
         let strand = &mut self.strands[self.current];
-        let inside = strand.frames.last().is_none_or(|f| e.sp < f.cfa);
-        if !e.sp_was_set && (e.kind == Transfer::Jump || inside) {
+        let top = |f: &Frame| {
+            if e.kind == Transfer::Jump { f.cfa.wrapping_sub(slot) } else { f.cfa.wrapping_sub(1) }
+        };
+        let inside = strand.frames.last().is_none_or(|f| e.sp <= top(f));
+        if !e.sp_was_set && inside {
             return self.stay(e); // R4, by far the most frequent: no search
         }
         if strand.pop_through(|f| f.is_left_by(e)).is_some() {
@@ -141,7 +184,7 @@ impl Stack {
         }
         let resumed = |s: &Strand| s.frames.last().is_some_and(|f| f.is_left_by(e));
         if let Some(other) = self.strands.iter().position(resumed) {
-            self.current = other; // R3
+            self.switch_to(other); // R3
             self.strands[other].pop();
             return;
         }
@@ -150,16 +193,20 @@ impl Stack {
         }
         match self.place(e) {
             Some(strand) => {
-                self.current = strand; // R5, R6
+                self.switch_to(strand); // R5, R6
                 self.strands[strand].unwind_to(e, &self.functions);
             }
             None => {
                 // A stack that began here is gone: this one is in its memory.
+                let left = self.switches;
+                self.strands[self.current].left = left;
                 self.strands.retain(|s| s.start != e.sp);
                 if self.strands.len() >= MAX_STRANDS {
-                    self.strands.remove(0);
+                    let oldest = (0..self.strands.len()).min_by_key(|&i| self.strands[i].left);
+                    self.strands.swap_remove(oldest.unwrap_or_default());
                 }
                 self.strands.push(Strand::at(e.sp)); // R7
+                self.switches += 1;
                 self.current = self.strands.len() - 1;
             }
         }
@@ -248,7 +295,7 @@ impl Stack {
             // The handler changed stacks: the signal's frame is on another one.
             let holds = |s: &Strand| s.frames.iter().any(|f| f.signal);
             if let Some(other) = self.strands.iter().rposition(holds) {
-                self.current = other;
+                self.switch_to(other);
                 interrupted = self.strands[other].pop_through(returns);
             }
         }

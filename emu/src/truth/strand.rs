@@ -44,6 +44,8 @@ pub(super) struct Strand {
     pub tails: Tails,
     /// The stack pointer with which it began.
     pub start: u64,
+    /// Changes of stacks until it was left last.
+    pub left: u64,
     segment: Segment,
     /// The segments that the frames of `segment` were called from.
     outer: Vec<Segment>,
@@ -56,6 +58,7 @@ impl Strand {
             saved: Vec::new(),
             tails: Tails::default(),
             start: sp,
+            left: 0,
             segment: Segment { outer: 0, low: sp, high: sp },
             outer: Vec::new(),
         }

@@ -83,6 +83,36 @@ fn a_call_that_a_handler_fakes() {
     }
 }
 
+/// The stack that is left longest is forgotten, not the one that was there first.
+#[test]
+fn many_stacks() {
+    both(|mut t| {
+        t.call(0x101, 0x200, TOP - 16);
+        for n in 0..MAX_STRANDS as u64 + 100 {
+            let other = 0x6000_0000 + n * 0x1_0000;
+            t.call(0x202, 0x800, TOP - 64);
+            t.event(Transfer::Return, 0x820, 0x500, other, true);
+            t.call(0x606, 0x800, other - 96);
+            t.event(Transfer::Return, 0x820, 0x202, TOP - 64, true);
+            assert_eq!(t.addresses(), [0, 0x101], "{n}");
+        }
+    });
+}
+
+/// A `call` that only reads the PC leaves no frame for ever.
+#[test]
+fn a_call_over_a_return_address() {
+    both(|mut t| {
+        t.call(0x101, 0x200, TOP - 16);
+        for _ in 0..100 {
+            t.call(0x205, 0x205, TOP - 64);
+        }
+        assert_eq!(t.addresses(), [0, 0x205, 0x101]);
+        t.event(Transfer::Return, 0x210, 0x101, TOP - 16, false);
+        assert_eq!(t.addresses(), [0]);
+    });
+}
+
 /// `ret imm16`; an outlined prologue, which leaves the stack pointer lower.
 #[test]
 fn a_return_may_move_the_stack() {

@@ -25,7 +25,10 @@ fn key(fault: &Fault) -> Key {
 
 /// Faults that are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Baseline(HashSet<Key>);
+pub struct Baseline {
+    known: HashSet<Key>,
+    arch: String,
+}
 
 /// Why a file is no baseline.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +72,8 @@ impl Baseline {
     /// [`BaselineError`]: the line, and what is wrong there.
     pub fn read(mut input: impl BufRead) -> Result<Baseline, BaselineError> {
         let mut known = HashSet::new();
+        let mut arch = String::new();
+        let mut whole = false;
         let mut bytes = Vec::new();
         let mut line = 0;
         loop {
@@ -81,6 +86,12 @@ impl Baseline {
                 let reason = reason.replace(char::is_control, " ");
                 BaselineError::Line { line, reason }
             };
+            if read == 0 && whole {
+                return Ok(Baseline { known, arch });
+            }
+            if whole {
+                return Err(wrong("a report ends with its summary".to_owned()));
+            }
             if read == 0 {
                 return Err(BaselineError::Cut { line: line - 1 });
             }
@@ -98,30 +109,35 @@ impl Baseline {
                 (1, Line::Header(header)) if header.version != VERSION => {
                     return Err(BaselineError::Version { found: header.version });
                 }
-                (1, Line::Header(_)) => {}
+                (1, Line::Header(header)) => arch = header.arch,
                 (1, _) | (_, Line::Header(_)) => {
                     return Err(wrong("a report has one header, its first line".to_owned()));
                 }
                 (_, Line::Fault(fault)) => drop(known.insert(key(&fault))),
                 (_, Line::Function(_)) => {}
-                (_, Line::Summary(_)) => return Ok(Baseline(known)),
+                (_, Line::Summary(_)) => whole = true,
             }
         }
     }
 
     /// Whether a fault was there already.
     pub fn knows(&self, fault: &Fault) -> bool {
-        self.0.contains(&key(fault))
+        self.known.contains(&key(fault))
+    }
+
+    /// The architecture that it is for.
+    pub fn arch(&self) -> &str {
+        &self.arch
     }
 
     /// How many there were.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.known.len()
     }
 
     /// Whether there was none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.known.is_empty()
     }
 }
 
@@ -163,6 +179,7 @@ mod tests {
         assert!(error(&format!("{HEADER}\nhello\n")).starts_with("line 2: "));
         let other = HEADER.replace("\"version\":1", "\"version\":9");
         assert!(error(&other).starts_with("version 9"));
+        assert!(error(&format!("{whole}{SUMMARY}\n")).starts_with("line 3: a report ends"));
         let other = HEADER.replace("emu-check", "else");
         assert!(error(&other).starts_with("line 1: the schema is"));
     }

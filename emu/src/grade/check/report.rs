@@ -200,7 +200,7 @@ pub struct Report {
     pub header: Header,
     /// By module and address.
     pub functions: Vec<Function>,
-    /// By module, address and method.
+    /// By address in the process and method.
     pub faults: Vec<Fault>,
     /// Totals.
     pub summary: Summary,

@@ -7,10 +7,10 @@ use arch::Arch;
 use emu::engine::baseline::Translation;
 use emu::engine::schedule::Visits;
 use emu::export::Images;
-use emu::grade::Watch;
 use emu::grade::check::Checker;
 use emu::grade::check::build::{Run, report};
 use emu::grade::check::report::{Header, SCHEMA, VERSION};
+use emu::grade::{TruthFile, Watch};
 use emu::kernel::State;
 use guests::Catalogue;
 
@@ -57,7 +57,10 @@ fn ways(path: &Path, arch: Arch) -> Vec<Way<'_>> {
             move || bare(path, arch, Translation::Default),
         ),
         Way::new("emu run --truth: × of emu", true, Some(Bound::AtMost(1.5)), || {
-            let watch = |state: &mut _| Ok(Watch::start(state, Images::of_host(), None).map(drop)?);
+            let watch = |state: &mut _| {
+                let file = TruthFile { out: Box::new(std::io::sink()), root: None };
+                Ok(Watch::start(state, Images::of_host(), Some(file)).map(drop)?)
+            };
             emulate_with(path, &[], PERIOD, watch, |(), _| ()).map(drop)
         }),
         Way::new("emu check, all methods: × of emu", true, Some(Bound::AtMost(2.0)), || {
