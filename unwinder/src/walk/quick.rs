@@ -41,6 +41,40 @@ impl Way {
 /// What is found in the usual case, and by which method.
 struct Found(Quick, Method);
 
+/// A way as a type: a closure would not always be inlined, and the step with it.
+trait Step {
+    /// The caller of a frame.
+    fn caller<D: Deref<Target = [u8]>, M: Memory>(
+        walk: &mut Walk<'_, D, M>,
+        known: &Known,
+    ) -> Found;
+}
+
+macro_rules! steps {
+    ($($name:ident: $walk:ident, $known:ident => $caller:expr;)*) => {$(
+        struct $name;
+
+        impl Step for $name {
+            #[inline(always)]
+            fn caller<D: Deref<Target = [u8]>, M: Memory>(
+                $walk: &mut Walk<'_, D, M>,
+                $known: &Known,
+            ) -> Found {
+                $caller
+            }
+        }
+    )*};
+}
+
+steps! {
+    CachedDwarf: walk, known => walk.cached(Table::Dwarf, known);
+    CachedSframe: walk, known => walk.cached(Table::Sframe, known);
+    Dwarf: walk, known => walk.dwarf(known);
+    Sframe: walk, known => walk.sframe(known);
+    Record: walk, known => walk.record(known);
+    UserRecord: walk, known => walk.user_record(known);
+}
+
 impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     /// Gives all frames to `each`, one after the other, and says why there is no further one:
     /// the quickest way to walk a stack.
@@ -60,8 +94,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     }
 
     /// The same from the second frame on, where the quick way is at its end.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     fn visit_rest(&mut self, each: &mut impl FnMut(Frame)) -> End {
         while let Some(frame) = self.careful() {
             each(frame);
@@ -77,16 +110,12 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     #[inline(always)]
     fn run_on(&mut self, known: Known, each: &mut impl FnMut(Frame)) -> Option<End> {
         match self.way {
-            Way::Cached(Table::Dwarf) => {
-                self.run(known, |walk, known| walk.cached(Table::Dwarf, known), each)
-            }
-            Way::Cached(Table::Sframe) => {
-                self.run(known, |walk, known| walk.cached(Table::Sframe, known), each)
-            }
-            Way::Dwarf => self.run(known, Self::dwarf, each),
-            Way::Sframe => self.run(known, Self::sframe, each),
-            Way::Record => self.run(known, Self::record, each),
-            Way::UnwindUser => self.run(known, Self::user_record, each),
+            Way::Cached(Table::Dwarf) => self.run::<CachedDwarf>(known, each),
+            Way::Cached(Table::Sframe) => self.run::<CachedSframe>(known, each),
+            Way::Dwarf => self.run::<Dwarf>(known, each),
+            Way::Sframe => self.run::<Sframe>(known, each),
+            Way::Record => self.run::<Record>(known, each),
+            Way::UnwindUser => self.run::<UserRecord>(known, each),
             Way::Careful => None,
         }
     }
@@ -95,19 +124,14 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     /// its state in registers: through memory, each frame would wait for the one before to be
     /// written.
     #[inline(always)]
-    fn run(
-        &mut self,
-        known: Known,
-        mut caller: impl FnMut(&mut Self, &Known) -> Found,
-        each: &mut impl FnMut(Frame),
-    ) -> Option<End> {
+    fn run<S: Step>(&mut self, known: Known, each: &mut impl FnMut(Frame)) -> Option<End> {
         let mut left = self.left;
         if left == 0 {
             self.known = Some(known);
             return None;
         }
         // The first frame alone may have a link register, and be looked up where it is.
-        let Found(mut found, method) = caller(self, &known);
+        let Found(mut found, method) = S::caller(self, &known);
         let Quick::Caller(mut called) = found else {
             return self.stop(found, left, known);
         };
@@ -118,7 +142,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
                 found = Quick::Other;
                 break;
             }
-            found = caller(self, &called.known()).0;
+            found = S::caller(self, &called.known()).0;
             let Quick::Caller(next) = found else { break };
             called = next;
         }
