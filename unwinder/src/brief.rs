@@ -164,11 +164,27 @@ pub(crate) struct Known {
     pub lr: Option<u64>,
 }
 
+/// A frame that called another one: its link register is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub ra: u64,
+    pub sp: u64,
+    pub fp: u64,
+}
+
+impl Called {
+    #[inline(always)]
+    pub fn known(self) -> Known {
+        let Called { ra, sp, fp } = self;
+        Known { address: ReturnAddress(ra).into(), sp, fp, lr: None }
+    }
+}
+
 /// What is found in the usual case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quick {
-    /// A caller. Its link register is not known.
-    Caller(Known),
+    /// A caller.
+    Caller(Called),
     /// There is none, and nothing else will find one.
     End(End),
     /// It is not the usual case.
@@ -178,7 +194,7 @@ pub(crate) enum Quick {
 impl Quick {
     #[inline(always)]
     pub fn caller(ra: u64, sp: u64, fp: u64) -> Quick {
-        Quick::Caller(Known { address: ReturnAddress(ra).into(), sp, fp, lr: None })
+        Quick::Caller(Called { ra, sp, fp })
     }
 }
 

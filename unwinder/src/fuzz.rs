@@ -106,10 +106,14 @@ fn check(
         let frames: Vec<Frame> = walk.by_ref().collect();
         assert!(walk.next().is_none(), "frames behind the end");
         let end = walk.end().unwrap_or_else(|| panic!("a walk without an end"));
-        let walk = Walk::new(policy, modules, address, registers, memory.clone(), context);
-        let mut visited = Vec::new();
-        let why = walk.limit(limit).visit(|frame| visited.push(frame));
-        assert_eq!((&visited, why), (&frames, end), "visited");
+        // From the first frame on, and behind some that the iterator gave.
+        for given in [0, 1, 3] {
+            let walk = Walk::new(policy, modules, address, registers, memory.clone(), context);
+            let mut walk = walk.limit(limit);
+            let mut visited: Vec<Frame> = walk.by_ref().take(given).collect();
+            let why = walk.visit(|frame| visited.push(frame));
+            assert_eq!((&visited, why), (&frames, end), "visited from frame {given} on");
+        }
         (frames, end)
     };
     let mut context = Context::new();

@@ -159,15 +159,20 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     }
 
     /// The topmost frame, if it was not given yet, and what is known of it.
-    #[inline]
+    #[inline(always)]
     fn first(&mut self) -> Option<(Frame, Option<Known>)> {
         if self.started || self.left == 0 {
             return None;
         }
         self.started = true;
         self.left -= 1;
-        let frame = Frame { address: self.spot.address, cfa: None, method: None };
-        Some((frame, self.hurry()))
+        self.before = self.left;
+        // Not out of `self.spot`, where all of this is, too: it was written just now, and to be
+        // read in pieces of another size it would have to reach memory first.
+        let (address, registers) = (self.start.address, self.start.registers.all());
+        let spot = Spot::new(address, registers);
+        let known = self.known_of(&spot, registers.sp().unwrap_or(0));
+        Some((Frame { address, cfa: None, method: None }, known))
     }
 
     /// There is no further frame.
@@ -340,7 +345,10 @@ impl<D: Deref<Target = [u8]>, M: Memory> Iterator for Walk<'_, D, M> {
     fn next(&mut self) -> Option<Frame> {
         match self.quick() {
             None => match self.first() {
-                Some((frame, _)) => Some(frame),
+                Some((frame, known)) => {
+                    self.known = known;
+                    Some(frame)
+                }
                 None => self.careful(),
             },
             found => found,

@@ -6,10 +6,10 @@ use std::ops::Deref;
 use arch::Arch;
 
 use super::{Frame, Walk};
-use crate::brief::{Brief, Known, Quick, Spot};
+use crate::brief::{Brief, Called, Known, Quick, Spot};
 use crate::cache::Table;
 use crate::fp::{plain, unwind_user};
-use crate::{CodeAddress, End, LookupAddress, Memory, Method, Module};
+use crate::{CodeAddress, End, LookupAddress, Memory, Method, Module, ReturnAddress};
 
 /// How the first method goes from a frame to the next one, if that is quick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,84 +41,123 @@ impl Way {
 /// What is found in the usual case, and by which method.
 struct Found(Quick, Method);
 
+/// A way as a type: a closure would not always be inlined, and the step with it.
+trait Step {
+    /// The caller of a frame.
+    fn caller<D: Deref<Target = [u8]>, M: Memory>(
+        walk: &mut Walk<'_, D, M>,
+        known: &Known,
+    ) -> Found;
+}
+
+macro_rules! steps {
+    ($($name:ident: $walk:ident, $known:ident => $caller:expr;)*) => {$(
+        struct $name;
+
+        impl Step for $name {
+            #[inline(always)]
+            fn caller<D: Deref<Target = [u8]>, M: Memory>(
+                $walk: &mut Walk<'_, D, M>,
+                $known: &Known,
+            ) -> Found {
+                $caller
+            }
+        }
+    )*};
+}
+
+steps! {
+    CachedDwarf: walk, known => walk.cached(Table::Dwarf, known);
+    CachedSframe: walk, known => walk.cached(Table::Sframe, known);
+    Dwarf: walk, known => walk.dwarf(known);
+    Sframe: walk, known => walk.sframe(known);
+    Record: walk, known => walk.record(known);
+    UserRecord: walk, known => walk.user_record(known);
+}
+
 impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     /// Gives all frames to `each`, one after the other, and says why there is no further one:
     /// the quickest way to walk a stack.
-    // With the whole walk in one function, its first frame does not wait for memory either.
+    // With the whole walk in one function, its first frame does not wait for memory either: what
+    // is needed of it never leaves the processor's registers.
     #[inline(always)]
     pub fn visit(&mut self, mut each: impl FnMut(Frame)) -> End {
-        let mut known = self.known;
-        loop {
+        if let Some((frame, known)) = self.first() {
+            each(frame);
             if let Some(known) = known
                 && let Some(end) = self.run_on(known, &mut each)
             {
                 return end;
             }
-            let frame = match self.first() {
-                Some((frame, first)) => {
-                    known = first;
-                    frame
-                }
-                None => match self.careful() {
-                    Some(frame) => {
-                        known = self.known;
-                        frame
-                    }
-                    None => return self.end.unwrap_or(End::Limit),
-                },
-            };
-            each(frame);
         }
+        self.visit_rest(&mut each)
+    }
+
+    /// The same from the second frame on, where the quick way is at its end.
+    #[inline(always)]
+    fn visit_rest(&mut self, each: &mut impl FnMut(Frame)) -> End {
+        while let Some(frame) = self.careful() {
+            each(frame);
+            if let Some(known) = self.known
+                && let Some(end) = self.run_on(known, each)
+            {
+                return end;
+            }
+        }
+        self.end.unwrap_or(End::Limit)
     }
 
     #[inline(always)]
     fn run_on(&mut self, known: Known, each: &mut impl FnMut(Frame)) -> Option<End> {
         match self.way {
-            Way::Cached(Table::Dwarf) => {
-                self.run(known, |walk, known| walk.cached(Table::Dwarf, known), each)
-            }
-            Way::Cached(Table::Sframe) => {
-                self.run(known, |walk, known| walk.cached(Table::Sframe, known), each)
-            }
-            Way::Dwarf => self.run(known, Self::dwarf, each),
-            Way::Sframe => self.run(known, Self::sframe, each),
-            Way::Record => self.run(known, Self::record, each),
-            Way::UnwindUser => self.run(known, Self::user_record, each),
+            Way::Cached(Table::Dwarf) => self.run::<CachedDwarf>(known, each),
+            Way::Cached(Table::Sframe) => self.run::<CachedSframe>(known, each),
+            Way::Dwarf => self.run::<Dwarf>(known, each),
+            Way::Sframe => self.run::<Sframe>(known, each),
+            Way::Record => self.run::<Record>(known, each),
+            Way::UnwindUser => self.run::<UserRecord>(known, each),
             Way::Careful => None,
         }
     }
 
-    /// Gives frames to `each` as long as it is the usual case; the end, if that is one. This has its state in registers:
-    /// through memory, each frame would wait for the one before to be written.
+    /// Gives frames to `each` as long as it is the usual case; the end, if that is one. This has
+    /// its state in registers: through memory, each frame would wait for the one before to be
+    /// written.
     #[inline(always)]
-    fn run(
-        &mut self,
-        mut known: Known,
-        mut caller: impl FnMut(&mut Self, &Known) -> Found,
-        each: &mut impl FnMut(Frame),
-    ) -> Option<End> {
+    fn run<S: Step>(&mut self, known: Known, each: &mut impl FnMut(Frame)) -> Option<End> {
         let mut left = self.left;
-        let mut end = None;
-        while left > 0 {
-            let Found(found, method) = caller(self, &known);
-            match found {
-                Quick::Caller(caller) => {
-                    left -= 1;
-                    known = caller;
-                    each(self.frame(&caller, method));
-                }
-                Quick::End(reason) => {
-                    end = Some(reason);
-                    break;
-                }
-                Quick::Other => break,
+        if left == 0 {
+            self.known = Some(known);
+            return None;
+        }
+        // The first frame alone may have a link register, and be looked up where it is.
+        let Found(mut found, method) = S::caller(self, &known);
+        let Quick::Caller(mut called) = found else {
+            return self.stop(found, left, known);
+        };
+        loop {
+            left -= 1;
+            each(self.frame(&called, method));
+            if left == 0 {
+                found = Quick::Other;
+                break;
             }
+            found = S::caller(self, &called.known()).0;
+            let Quick::Caller(next) = found else { break };
+            called = next;
+        }
+        self.stop(found, left, called.known())
+    }
+
+    /// Keeps where the quick way is at its end; the end of the walk, if that is one.
+    #[inline(always)]
+    fn stop(&mut self, found: Quick, left: usize, known: Known) -> Option<End> {
+        if let Quick::End(end) = found {
+            self.close(end);
+            return Some(end);
         }
         (self.left, self.known) = (left, Some(known));
-        if let Some(end) = end {
-            self.close(end);
-        }
-        end
+        None
     }
 
     /// The next frame in the usual case: all registers are known, the rule is at hand. In all
@@ -131,7 +170,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
         match found {
             Quick::Caller(caller) => {
                 self.left = left;
-                self.known = Some(caller);
+                self.known = Some(caller.known());
                 Some(self.frame(&caller, method))
             }
             Quick::End(end) => {
@@ -200,10 +239,11 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     }
 
     #[inline(always)]
-    fn frame(&self, known: &Known, method: Method) -> Frame {
+    fn frame(&self, called: &Called, method: Method) -> Frame {
         // On aarch64 a frame record may be anywhere in its frame.
         let knows_cfa = self.arch == Arch::X86_64 || method != Method::FramePointer;
-        Frame { address: known.address, cfa: knows_cfa.then_some(known.sp), method: Some(method) }
+        let address = ReturnAddress(called.ra).into();
+        Frame { address, cfa: knows_cfa.then_some(called.sp), method: Some(method) }
     }
 
     /// What an answer that is no rule means, if no other method is there to be asked.
@@ -244,17 +284,22 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
 
     /// Takes the quick way from here on, if it is open.
     #[inline]
-    pub(super) fn hurry(&mut self) -> Option<Known> {
-        let Spot { address, sp, fp, lr } = self.spot;
-        let record = self.way == Way::Record;
-        self.before = self.left;
-        self.known = match (sp, fp) {
+    pub(super) fn hurry(&mut self) {
+        (self.before, self.known) = (self.left, self.known_of(&self.spot, self.floor));
+    }
+
+    /// What the quick way begins with, if it is open.
+    #[inline(always)]
+    pub(super) fn known_of(&self, spot: &Spot, floor: u64) -> Option<Known> {
+        let Spot { address, sp, fp, lr } = *spot;
+        match (sp, fp) {
             _ if self.way == Way::Careful => None,
             (Some(sp), Some(fp)) => Some(Known { address, sp, fp, lr }),
             // Frame records lead upwards, wherever in the frames they are.
-            (None, Some(fp)) if record => Some(Known { address, sp: self.floor, fp, lr }),
+            (None, Some(fp)) if self.way == Way::Record => {
+                Some(Known { address, sp: floor, fp, lr })
+            }
             _ => None,
-        };
-        self.known
+        }
     }
 }
