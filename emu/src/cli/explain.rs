@@ -232,14 +232,15 @@ impl Words<'_> {
                     _ => String::new(),
                 },
                 (None, _) => String::new(),
-                (Some(Source::Memory(slot)), _) => format!("next: [{slot:x}]"),
+                (Some(Source::Memory(slot)), _) => format!("next:\u{a0}[{slot:x}]"),
                 (Some(Source::Register(number)), _) => {
-                    format!("next: {}", register_name(e.arch(), number))
+                    format!("next:\u{a0}{}", register_name(e.arch(), number))
                 }
             };
             let gap = if rule.is_empty() || from.is_empty() { "" } else { "  " };
             let taken = name.chars().count() + 4;
-            let rule = wrapped(&format!("{rule}{gap}{from}"), taken, 8);
+            // The pair of words stays in one line.
+            let rule = wrapped(&format!("{rule}{gap}{from}"), taken, 8).replace('\u{a0}', " ");
             let name = if told.truth.is_some() { name } else { style.red(&name) };
             format!("  {name}  {}", style.dim(&rule))
         });
@@ -291,29 +292,31 @@ impl Words<'_> {
             wanted.map(|&(replay, times, _)| self.reader(replay, times)).collect()
         };
         let (right, wrong) = (list(true), list(false));
+        let is = |wanted: fn(&Mark) -> bool| marks.iter().any(wanted);
+        let is_one = is(|mark| matches!(mark, Mark::ReturnAddress(_)));
+        let was_one = is(|mark| matches!(mark, Mark::Overwritten(_)));
         if !right.is_empty() {
-            said.push(format!("read by {}", right.join(" and ")));
+            said.push(format!("read by {}", and(&right)));
         }
         if !wrong.is_empty() {
-            let take = if wrong.len() == 1 { "takes" } else { "take" };
-            let wrong = wrong.join(" and ");
-            // It may be a return address, and the way there wrong.
-            let is_one = marks.iter().any(|mark| matches!(mark, Mark::ReturnAddress(_)));
-            let not = if is_one { "read by" } else { "no return address, but" };
-            let end = if is_one { " on a wrong way".into() } else { format!(" {take} it for one") };
-            said.push(self.style.red(&format!("{not} {wrong}{end}")));
+            let (take, wrong) = (if wrong.len() == 1 { "takes" } else { "take" }, and(&wrong));
+            said.push(self.style.red(&match (is_one, was_one) {
+                (true, _) => format!("read out of turn by {wrong}"),
+                (_, true) => format!("{wrong} {take} what it holds now"),
+                _ => format!("no return address, but {wrong} {take} it for one"),
+            }));
         }
         said
     }
 
-    /// `fp`, `fp 1,022 times: the record at 0x… leads to itself`.
+    /// `fp`, `fp (1,022 times: the record leads to itself)`.
     fn reader(&self, replay: usize, times: usize) -> String {
         let Some(replay) = self.e.replays.get(replay) else { return String::new() };
         let times = match times {
             1 => String::new(),
             n => {
                 let leads = replay.repeats.map(|repeats| format!(": the record {repeats}"));
-                format!(" {} times{}", grouped(n as u64), leads.unwrap_or_default())
+                format!(" ({} times{})", grouped(n as u64), leads.unwrap_or_default())
             }
         };
         format!("{}{times}", replay.name)
@@ -344,6 +347,14 @@ impl Words<'_> {
             Mark::SavedFp => format!("saved {}", register(e.arch().fp())),
             Mark::Method { .. } => return None,
         })
+    }
+}
+
+/// `fp`, `fp and dwarf`, `fp, dwarf and framehop`.
+fn and(names: &[String]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
     }
 }
 

@@ -53,12 +53,11 @@ fn slot(found: &Found, replays: &[&Replay], index: usize) -> Option<Slot> {
             let cfa = frame.cfa?.0;
             let told = |replay: &Replay| {
                 let next = replay.frames.iter().skip(1).map(Some).chain([None]);
-                let (told, _) =
-                    replay.frames.iter().zip(next).find(|(told, next)| match told.cfa {
-                        Some(found) => told.truth == Some(index) && found == cfa,
-                        // A frame record tells no CFA: it is the frame's if it leads to the caller.
-                        None => next.is_some_and(|next| next.truth == Some(index + 1)),
-                    })?;
+                let (told, _) = replay.frames.iter().zip(next).find(|(told, next)| {
+                    let right = told.truth == Some(index) && told.cfa == Some(cfa);
+                    // What leads to the caller was read in this frame's part of the stack.
+                    right || next.is_some_and(|next| next.truth == Some(index + 1))
+                })?;
                 told.source
             };
             replays.iter().find_map(|replay| told(replay))?

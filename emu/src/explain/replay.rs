@@ -268,7 +268,7 @@ fn records(found: &Found, frames: &mut [Told]) -> Option<String> {
             break;
         }
         let frame = &mut frames[n];
-        frame.rule = Some(format!("ra=[{fp}+8] {fp}=[{fp}], {fp} is {address:#x}"));
+        frame.rule = Some(format!("ra=[{fp}+8] {fp}=[{fp}], {fp} {address:x}"));
         frame.source = Some(Source::Memory(address.wrapping_add(8)));
         frame.saved_fp = Some(*address);
         // A call and a push lie between the CFA and the record.

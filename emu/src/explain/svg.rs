@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::explain::why::why;
+use crate::explain::why::{grouped, why};
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name};
 
 const WIDTH: u32 = 1280;
@@ -207,14 +207,25 @@ impl Page<'_> {
         let Some(replay) = wrong else { return };
         let said = why(self.e, replay);
         let (first, rest) = said.split_at(1.min(said.len()));
-        let lines = |text: &str| wrap(text, room(RIGHT - FRAMES, 14));
-        let first = lines(&format!("{}: {}", replay.name, first.concat()));
-        let rest = lines(&rest.join("; "));
-        let mut y = TOP + ROOM + 20;
-        let all = first.iter().map(|l| ("bad", l)).chain(rest.iter().map(|l| ("", l)));
-        for (class, line) in all.take(3) {
-            self.label(Label { x: FRAMES, y, size: 14, class }, line);
-            y += 18;
+        let first = format!("{}: {}", replay.name, first.concat());
+        let rest = rest.join("; ");
+        let below = HEIGHT - TOP - ROOM - 6;
+        let sizes = [(14, 18), (12, 15), (11, 14)];
+        for (size, step) in sizes {
+            let lines = |text: &str| wrap(text, prose(RIGHT - FRAMES, size));
+            let (first, rest) = (lines(&first), lines(&rest));
+            let all = first.iter().map(|l| ("bad", l)).chain(rest.iter().map(|l| ("", l)));
+            let all: Vec<_> = all.collect();
+            let room = (below / step) as usize;
+            if all.len() > room && size != 11 {
+                continue;
+            }
+            for (n, (class, line)) in all.iter().take(room).enumerate() {
+                let cut = if n + 1 == room && all.len() > room { " …" } else { "" };
+                let y = TOP + ROOM + 2 + (n as u32 + 1) * step;
+                self.label(Label { x: FRAMES, y, size, class }, &format!("{line}{cut}"));
+            }
+            return;
         }
     }
 
@@ -287,11 +298,18 @@ impl Page<'_> {
             Some(Source::Memory(_)) => at.as_ref().is_some_and(hidden),
             _ => false,
         };
-        let shown: Vec<bool> = boxes.iter().map(|(at, _)| !hidden(at)).collect();
-        for ((at, look), shown) in boxes.iter().zip(shown) {
-            if shown {
-                below = self.boxed([x, width], below, *at, look);
-            }
+        boxes.retain(|(at, _)| !hidden(at));
+        // Each where it was read, whatever it is; what was read nowhere is behind the last one.
+        let mut y = TOP;
+        let mut placed: Vec<(u32, Option<Source>, Look)> = Vec::new();
+        for (at, look) in boxes {
+            let row = self.rows.iter().find(|(shown, _)| Some(*shown) == at);
+            y = row.map_or(y, |(_, y)| *y);
+            placed.push((y, at, look));
+        }
+        placed.sort_by_key(|(y, ..)| *y);
+        for (_, at, look) in &placed {
+            below = self.boxed([x, width], below, *at, look);
         }
     }
 
@@ -355,7 +373,7 @@ impl Look {
 
     /// Frames that were there before.
     fn again(count: usize) -> Look {
-        Look::dashed(format!("✗ again, {count} more"))
+        Look::dashed(format!("✗ again, {} more", grouped(count as u64)))
     }
 
     fn dashed(text: String) -> Look {
@@ -371,9 +389,14 @@ fn true_row(e: &Explained, index: usize) -> Option<Source> {
     }
 }
 
-/// Letters of average width that fit into `width` at a font size.
+/// Letters of a name that fit into `width` at a font size: code has wide ones.
 fn room(width: u32, size: u32) -> usize {
-    (width as usize * 100 / (size as usize * 57)).max(2)
+    (width as usize * 100 / (size as usize * 64)).max(2)
+}
+
+/// The same for a sentence.
+fn prose(width: u32, size: u32) -> usize {
+    (width as usize * 100 / (size as usize * 54)).max(2)
 }
 
 /// Text that fits into `width` at a font size.
@@ -395,12 +418,22 @@ fn fit(text: &str, width: u32, size: u32) -> (String, u32) {
     }
     let size = size.min(11);
     let room = room(width, size);
-    let head: usize = match text.find('#') {
-        Some(at) => text[at..].find(' ').map_or(0, |len| text[..at + len + 1].chars().count()),
-        None => 0,
+    // What comes before the function: the frame's number, a cross.
+    let begin = text.find('#').unwrap_or(0);
+    let head = match text[begin..].find(' ') {
+        Some(len) if begin > 0 || text.starts_with(['#', '✗']) => {
+            text[..begin + len + 1].chars().count()
+        }
+        _ => 0,
     };
     let head = if head + 6 < room { head } else { 0 };
-    let tail = count - (room - head - 1).min(count);
+    let fits = |at: usize| head + 1 + text[at..].chars().count() <= room;
+    // Between the parts of a path, if the last one fits.
+    let part = text.match_indices("::").map(|(at, _)| at).find(|at| fits(*at));
+    let tail = match part {
+        Some(at) => text[..at].chars().count(),
+        None => count - (room - head - 1).min(count),
+    };
     let cut = text.chars().take(head).chain(['…']).chain(text.chars().skip(tail));
     (cut.collect(), size)
 }
@@ -451,8 +484,8 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut() {
-        assert_eq!(short("abcdefghij", 57, 10), "abcdefghij");
-        assert_eq!(short("abcdefghijk", 57, 10), "abcdefghi…");
+        assert_eq!(short("abcdefghij", 64, 10), "abcdefghij");
+        assert_eq!(short("abcdefghijk", 64, 10), "abcdefghi…");
         assert_eq!(short("abc", 0, 10), "a…");
         assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
         assert_eq!(wrap("seventeen letters", 4), ["seventeen", "letters"]);
@@ -460,10 +493,12 @@ mod tests {
 
     #[test]
     fn the_end_of_a_name_is_kept() {
-        assert_eq!(fit("#3 main+0x10", 120, 15), ("#3 main+0x10".to_owned(), 15));
-        assert_eq!(fit("#3 std::hash::hash_one", 141, 15).1, 11);
-        assert_eq!(fit("#3 core::hash::hash_one", 94, 13), ("#3 …sh::hash_one".to_owned(), 11));
-        assert_eq!(fit("missing #3 aé::hash", 82, 13), ("missing #3 …h".to_owned(), 11));
+        let cut = |text, width| fit(text, width, 13).0;
+        assert_eq!(fit("#3 main+0x10", 130, 15), ("#3 main+0x10".to_owned(), 13));
+        assert_eq!(cut("#3 core::hash::hash_one", 120), "#3 …::hash_one");
+        assert_eq!(cut("#3 core::hash_one_of_many", 110), "#3 …ne_of_many");
+        assert_eq!(cut("✗ core::hash::hash_one", 120), "✗ …::hash_one");
+        assert_eq!(cut("missing #3 aé::hash_it", 144), "missing #3 …::hash_it");
         assert_eq!(fit("#3 core", 0, 13).0.chars().count(), 2);
     }
 }

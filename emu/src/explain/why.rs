@@ -70,7 +70,21 @@ pub fn again(replay: &Replay) -> Option<String> {
     let repeats = replay.repeats?;
     let count = replay.frames.len() - replay.distinct();
     let s = if count == 1 { "" } else { "s" };
+    let count = grouped(count as u64);
     Some(format!("the record at {:#x} {repeats}: {count} frame{s} more", repeats.record))
+}
+
+/// `1,022`
+pub(super) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// What the table's row, or an unwinder that tells no rule, did at the frame `here`.
@@ -83,7 +97,7 @@ fn rule(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
     let truth = e.sample().frames.get(here).and_then(|frame| frame.cfa);
     let (Some(cfa), Some(truth)) = (told.cfa, truth) else { return said };
     match replay.by {
-        _ if cfa == truth.0 => said.extend(right_cfa(e, replay, here)),
+        _ if cfa == truth.0 => said.extend(overwritten(e, replay, here, "the CFA is right")),
         By::Table => {
             said.push(format!("that makes the CFA {cfa:#x}; the true one is {:#x}", truth.0));
         }
@@ -95,8 +109,9 @@ fn rule(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
     said
 }
 
-/// Why the frame behind `here` is wrong though the CFA of `here` is not.
-fn right_cfa(e: &Explained, replay: &Replay, here: usize) -> Option<String> {
+/// Why the frame behind `here` is wrong though the method looked in the right frame.
+/// `right` says what is not wrong.
+fn overwritten(e: &Explained, replay: &Replay, here: usize, right: &str) -> Option<String> {
     let caller = e.sample().frames.get(here + 1)?;
     let (truth, found) = (caller.address.0, replay.frames.get(here + 1)?.address.value());
     if found == truth {
@@ -107,9 +122,7 @@ fn right_cfa(e: &Explained, replay: &Replay, here: usize) -> Option<String> {
         Some(Source::Memory(read)) => read,
         Some(Source::Register(number)) => {
             let register = register_name(e.arch(), number);
-            return Some(format!(
-                "the CFA is right; {register} leads to {found:#x}, not to {truth:#x}"
-            ));
+            return Some(format!("{right}; {register} leads to {found:#x}, not to {truth:#x}"));
         }
         None => match slot? {
             Slot { at: Source::Memory(slot), holds: false } => slot,
@@ -129,7 +142,7 @@ fn right_cfa(e: &Explained, replay: &Replay, here: usize) -> Option<String> {
         _ => "is no longer there: overwritten".to_owned(),
     };
     Some(format!(
-        "the CFA is right; [{read:x}] holds {held:#x}, the true return address {truth:#x} \
+        "{right}; [{read:x}] holds {held:#x}, the true return address {truth:#x} \
          {where_it_is}"
     ))
 }
@@ -160,7 +173,10 @@ fn record(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
         _ => format!("{name} has no frame record of its own"),
     };
     match owner {
-        Some(owner) if owner == here => Vec::new(),
+        Some(owner) if owner == here => {
+            let right = format!("{fp} points to the record of {name}");
+            overwritten(e, replay, here, &right).into_iter().collect()
+        }
         Some(owner) if replay.frames.get(here + 1).is_some_and(|f| f.truth == Some(owner + 1)) => {
             let record = e.function_name(owner);
             vec![
