@@ -6,15 +6,13 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arch::Arch;
 use clap::Args;
 
 use crate::cli::options::is_stdout;
 use crate::cli::output::{Failure, Style, complain, one_line, status, to_stdout, truth_of};
 use crate::cli::summary::grouped;
 use crate::cli::world;
-use crate::explain::stack::return_slot;
-use crate::explain::why::why;
+use crate::explain::why::{again, why};
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name, svg};
 use crate::grade::file::{FrameKind, Reader};
 use crate::perf::record::FileId;
@@ -37,7 +35,7 @@ pub struct ExplainOptions {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Which sample, from 1, in the order of perf script
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_name = "N", value_parser = sample_number)]
     pub sample: u64,
     /// Write a picture of 1280 by 720 (- for standard output) instead of text
     #[arg(long, value_name = "FILE")]
@@ -49,6 +47,9 @@ pub struct ExplainOptions {
 
 /// Frames of a list that are printed; of a longer one the first and the last ones.
 const FRAMES: usize = 24;
+
+/// Columns of a line; rules that are longer go on in the next one.
+const COLUMNS: usize = 100;
 
 /// Instructions before and behind the sampled one.
 const AROUND: usize = 4;
@@ -90,6 +91,17 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
         None => to_stdout(&Words { e: &explained, style: Style::of_stdout() }.text())?,
     }
     Ok(0)
+}
+
+/// The number of a sample.
+fn sample_number(text: &str) -> Result<u64, String> {
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match text.parse() {
+        _ if !plain => Err("use a whole number".to_owned()),
+        Ok(0) => Err("use a number from 1 on".to_owned()),
+        Ok(n) => Ok(n),
+        Err(_) => Err(format!("use a number up to {}", u64::MAX)),
+    }
 }
 
 /// The truth file that belongs to `file`, or is it.
@@ -144,8 +156,12 @@ impl Words<'_> {
         if let Some(line) = e.places.line(address) {
             let _ = write!(text, ", {}", one_line(&line));
         }
-        let _ = write!(text, "\nprogram point: {}\n\n", sample.point.name());
-        for line in e.places.code(sample.pc.0, AROUND) {
+        let _ = write!(text, "\nprogram point: {}\n", sample.point.name());
+        let code = e.places.code(sample.pc.0, AROUND);
+        if !code.is_empty() {
+            text.push('\n');
+        }
+        for line in code {
             let here = line.address == sample.pc.0;
             let arrow = if here { "=>" } else { "  " };
             let code = format!("  {arrow} {:x}  {}", line.address, one_line(&line.text));
@@ -193,45 +209,57 @@ impl Words<'_> {
         let verdict = replay.verdict.name();
         let verdict = if right { verdict.to_owned() } else { style.red(verdict) };
         let mut text = format!("\n{}: {verdict}\n", style.bold(&replay.name));
-        for said in why(e, replay) {
-            let _ = writeln!(text, "  {}", one_line(&said));
+        let said = why(e, replay);
+        for said in &said {
+            let _ = writeln!(text, "  {}", wrapped(&one_line(said), 2, 4));
         }
         if replay.frames.iter().all(|told| told.rule.is_none()) {
             return text;
         }
-        self.list(replay.frames.len(), &mut text, |index| {
+        // A walk that has ended too early has told why.
+        let told_end = replay.end.as_ref().is_some_and(|end| said[0].contains(end.as_str()));
+        self.list(replay.distinct(), &mut text, |index| {
             let told = &replay.frames[index];
             let name = match told.truth {
                 Some(truth) => e.frame_name(truth),
                 None => format!("?? {}", e.places.name(told.address)),
             };
             let name = format!("{:<34}", one_line(&name));
-            let name = if told.truth.is_some() { name } else { style.red(&name) };
             let rule = told.rule.as_deref().map(one_line).unwrap_or_default();
             let from = match (told.source, replay.frames.get(index + 1)) {
                 (_, None) => match &replay.end {
-                    Some(end) if right => format!("end: {}", one_line(end)),
+                    Some(end) if !told_end => format!("end: {}", one_line(end)),
                     _ => String::new(),
                 },
                 (None, _) => String::new(),
-                (Some(Source::Memory(slot)), _) => format!("next: [{slot:x}]"),
+                (Some(Source::Memory(slot)), _) => format!("next:\u{a0}[{slot:x}]"),
                 (Some(Source::Register(number)), _) => {
-                    format!("next: {}", register_name(e.arch(), number))
+                    format!("next:\u{a0}{}", register_name(e.arch(), number))
                 }
             };
             let gap = if rule.is_empty() || from.is_empty() { "" } else { "  " };
-            format!("  {name}  {}", style.dim(&format!("{rule}{gap}{from}")))
+            let taken = name.chars().count() + 4;
+            // The pair of words stays in one line.
+            let rule = wrapped(&format!("{rule}{gap}{from}"), taken, 8).replace('\u{a0}', " ");
+            let name = if told.truth.is_some() { name } else { style.red(&name) };
+            format!("  {name}  {}", style.dim(&rule))
         });
+        if let Some(again) = again(replay) {
+            let _ = writeln!(text, "  … {again}");
+        }
         text
     }
 
     /// The stack, word by word.
     fn stack(&self) -> String {
         let mut text = self.head("the stack, from the stack pointer up");
-        text.push_str(&self.link_register());
         for row in &Stack::new(self.e).0 {
             let _ = match row {
-                Row::Gap => writeln!(text, "  {}", self.style.dim("other memory")),
+                Row::Gap => writeln!(text, "  {}", self.style.dim("elsewhere in memory:")),
+                Row::Register { number, value, marks } => {
+                    let (name, marks) = (register_name(self.e.arch(), *number), self.marks(marks));
+                    writeln!(text, "  {name:<12}  {value:016x}  {}", marks.join(", "))
+                }
                 Row::Skipped(n) => {
                     let s = if *n == 1 { "" } else { "s" };
                     let words = format!("… {} word{s}", grouped(*n));
@@ -248,41 +276,57 @@ impl Words<'_> {
         text
     }
 
-    /// The return address of the innermost frame, if that is in the link register alone.
-    fn link_register(&self) -> String {
-        let e = self.e;
-        let caller = e.sample().frames.get(1).filter(|f| f.kind == FrameKind::Return);
-        let (Arch::Aarch64, Some(caller), None) = (e.arch(), caller, return_slot(e, 0)) else {
-            return String::new();
-        };
-        let link = e.sample().regs(e.arch()).gp[arch::aarch64::regs::LR];
-        if e.arch().strip_pac(link) != caller.address.0 {
-            return String::new();
-        }
-        let name = self.style.cyan(&format!("return address {}", one_line(&e.frame_name(1))));
-        format!("  {:<12}  {link:016x}  {name}\n", "x30")
-    }
-
     fn marks(&self, marks: &[Mark]) -> Vec<String> {
-        let method = |mark: &Mark, wanted: bool| match mark {
-            Mark::Method { replay, right, .. } if *right == wanted => {
-                self.e.replays.get(*replay).map(|replay| replay.name.clone())
-            }
-            _ => None,
-        };
-        let read = |wanted| -> Vec<String> {
-            marks.iter().filter_map(|mark| method(mark, wanted)).collect()
-        };
         let mut said: Vec<String> = marks.iter().filter_map(|m| self.mark(*m)).collect();
-        let (right, wrong) = (read(true), read(false));
+        // Who read there, how often, and whether a true frame came of it.
+        let mut readers: Vec<(usize, usize, bool)> = Vec::new();
+        for mark in marks {
+            let Mark::Method { replay, right, .. } = mark else { continue };
+            match readers.iter_mut().find(|reader| reader.0 == *replay) {
+                Some((_, times, ever)) => (*times, *ever) = (*times + 1, *ever || *right),
+                None => readers.push((*replay, 1, *right)),
+            }
+        }
+        let list = |wanted: bool| -> Vec<String> {
+            let wanted = readers.iter().filter(|(_, _, right)| *right == wanted);
+            wanted.map(|&(replay, times, _)| self.reader(replay, times)).collect()
+        };
+        let (right, wrong) = (list(true), list(false));
+        let is = |wanted: fn(&Mark) -> bool| marks.iter().any(wanted);
+        let is_one = is(|mark| matches!(mark, Mark::ReturnAddress(_)));
+        let was_one = is(|mark| matches!(mark, Mark::Overwritten(_)));
         if !right.is_empty() {
-            said.push(format!("read by {}", right.join(" and ")));
+            said.push(format!("read by {}", and(&right)));
         }
         if !wrong.is_empty() {
-            let wrong = format!("no return address, but {} takes it for one", wrong.join(" and "));
-            said.push(self.style.red(&wrong));
+            let (take, wrong) = (if wrong.len() == 1 { "takes" } else { "take" }, and(&wrong));
+            said.push(self.style.red(&match (is_one, was_one) {
+                (true, _) => format!("read out of turn by {wrong}"),
+                (_, true) => format!("{wrong} {take} what it holds now"),
+                _ => format!("no return address, but {wrong} {take} it for one"),
+            }));
         }
         said
+    }
+
+    /// `fp`, `fp (1,022 times: the record leads to itself)`.
+    fn reader(&self, replay: usize, times: usize) -> String {
+        let Some(replay) = self.e.replays.get(replay) else { return String::new() };
+        let times = match times {
+            1 => String::new(),
+            n => {
+                let leads = replay.repeats.map(|repeats| format!(": the record {repeats}"));
+                format!(" ({} times{})", grouped(n as u64), leads.unwrap_or_default())
+            }
+        };
+        format!("{}{times}", replay.name)
+    }
+
+    fn address_kind(&self, index: usize) -> &'static str {
+        match self.e.sample().frames.get(index).map(|frame| frame.kind) {
+            Some(FrameKind::Interrupted) => "interrupted",
+            _ => "return",
+        }
     }
 
     fn mark(&self, mark: Mark) -> Option<String> {
@@ -293,10 +337,40 @@ impl Words<'_> {
             Mark::Fp => style.bold(register(e.arch().fp())),
             Mark::Cfa(index) => style.dim(&format!("CFA of {}", one_line(&e.function_name(index)))),
             Mark::ReturnAddress(index) => {
-                style.cyan(&format!("return address {}", one_line(&e.frame_name(index))))
+                let kind = self.address_kind(index);
+                style.cyan(&format!("{kind} address {}", one_line(&e.frame_name(index))))
+            }
+            Mark::Overwritten(index) => {
+                let (kind, name) = (self.address_kind(index), e.frame_name(index));
+                style.red(&format!("{kind} address {} was here", one_line(&name)))
             }
             Mark::SavedFp => format!("saved {}", register(e.arch().fp())),
             Mark::Method { .. } => return None,
         })
     }
+}
+
+/// `fp`, `fp and dwarf`, `fp, dwarf and framehop`.
+fn and(names: &[String]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// `text` in lines of at most [`COLUMNS`], cut at blanks: the first one stands behind `taken`
+/// columns, the others begin with `indent` blanks.
+fn wrapped(text: &str, taken: usize, indent: usize) -> String {
+    let (mut wrapped, mut column) = (String::new(), taken);
+    for word in text.split_inclusive(' ') {
+        let end = column + word.trim_end().chars().count();
+        if end > COLUMNS && column > indent && !word.trim_end().is_empty() {
+            wrapped.truncate(wrapped.trim_end().len());
+            let _ = write!(wrapped, "\n{:indent$}", "");
+            column = indent;
+        }
+        wrapped.push_str(word);
+        column += word.chars().count();
+    }
+    wrapped
 }

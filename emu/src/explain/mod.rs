@@ -8,11 +8,14 @@
 //! ```
 //!
 //! * [`place`]: where an address is
-//! * [`replay`]: what a method did at each frame
+//! * [`frames`]: the true frames, and where they keep their return addresses
+//! * [`replay`]: what a method did at each frame; [`pair`]: which true frame each one is
 //! * [`why`]: where it parts from the truth, and why
 //! * [`stack`]: the memory of the stack, marked
 //! * [`svg`]: all of it as a picture
 
+pub mod frames;
+pub mod pair;
 pub mod place;
 pub mod replay;
 pub mod stack;
@@ -23,12 +26,13 @@ use std::sync::Arc;
 
 use arch::Arch;
 
+pub use frames::Slot;
 pub use place::Places;
-pub use replay::{Replay, Source, Told};
+pub use replay::{By, Replay, Source, Told};
 pub use stack::{Mark, Row, Stack};
 
-use crate::grade::Methods;
 use crate::grade::file::{Found, Pieces, Sample, build_id};
+use crate::grade::{MethodId, Methods};
 
 /// A sample with everything that is known of it.
 #[derive(Debug)]
@@ -41,6 +45,7 @@ pub struct Explained {
     pub replays: Vec<Replay>,
     /// Files that are not there any more, or are others now, with the reason.
     pub missing: Vec<String>,
+    slots: Vec<Option<Slot>>,
 }
 
 impl Explained {
@@ -55,28 +60,36 @@ impl Explained {
         let (mut places, mut missing) = (Places::new(found.arch), Vec::new());
         for module in &found.modules {
             let Some(bytes) = load(&module.path) else {
-                missing.push(format!("{}: it cannot be read", module.path));
+                missing.push(format!("{} is not there", module.path));
                 continue;
             };
             if build_id(&bytes) != module.build_id {
-                missing.push(format!("{}: it is another file now", module.path));
+                missing.push(format!("{} is another file now", module.path));
                 continue;
             }
             methods.map_at(&module.path, &bytes, module.bias.0);
             places.add(&module.path, bytes, module.bias.0);
         }
         let names: Vec<String> = methods.names().to_vec();
-        let chosen = methods.ids().zip(names).filter(|(_, name)| wanted(name));
-        let recorded = chosen.filter_map(|(id, name)| {
+        let recorded = methods.ids().zip(names).filter_map(|(id, name)| {
             let verdict = found.sample.verdicts.get(&name)?;
             Some((id, name, *verdict))
         });
         let recorded: Vec<_> = recorded.collect();
-        let replays = recorded
+        let all: Vec<Replay> = recorded
             .into_iter()
-            .map(|(id, name, verdict)| Replay::new(&mut methods, id, name, verdict, &found))
+            .map(|(id, name, verdict)| match missing.first() {
+                // Frame records are in memory alone.
+                Some(why) if id != MethodId::FP => Replay::impossible(name, verdict, why.clone()),
+                _ => Replay::new(&mut methods, id, name, verdict, &found),
+            })
             .collect();
-        Explained { found, places, replays, missing }
+        // Tables know best where a return address is: what is marked shall not depend on what
+        // is wanted.
+        let (tables, records): (Vec<_>, Vec<_>) = all.iter().partition(|r| r.by == By::Table);
+        let slots = frames::slots(&found, &[tables, records].concat());
+        let replays = all.into_iter().filter(|replay| wanted(&replay.name)).collect();
+        Explained { found, places, replays, missing, slots }
     }
 
     /// The sample.
@@ -112,18 +125,29 @@ impl Explained {
 
     /// Stack pointer of a true frame.
     pub fn sp_of(&self, index: usize) -> Option<u64> {
-        match index.checked_sub(1) {
-            None => Some(self.found.sample.regs(self.arch()).sp()),
-            Some(callee) => self.sample().frames.get(callee)?.cfa.map(|cfa| cfa.0),
-        }
+        frames::sp_of(&self.found, index)
     }
 
     /// The true frame whose part of the stack holds `address`.
     pub fn owner(&self, address: u64) -> Option<usize> {
-        (0..self.sample().frames.len()).find(|&index| {
-            let cfa = self.sample().frames[index].cfa.map_or(u64::MAX, |cfa| cfa.0);
-            self.sp_of(index).is_some_and(|sp| sp <= address && address < cfa)
-        })
+        frames::owner(&self.found, address)
+    }
+
+    /// Where the true frame `index` keeps, or kept, the address of its caller.
+    pub fn slot(&self, index: usize) -> Option<Slot> {
+        self.slots.get(index).copied().flatten()
+    }
+
+    /// The register of the innermost frame that alone holds the address of its caller, and
+    /// what else is in it: aarch64's `x30`, in a leaf.
+    pub fn link(&self) -> Option<(u8, u64)> {
+        match self.slot(0) {
+            Some(Slot { at: Source::Register(number), holds: true }) => {
+                let regs = self.sample().regs(self.arch());
+                Some((number, *regs.gp.get(usize::from(number))?))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! A method's walk again, with what it did at each frame.
 
+use std::collections::HashMap;
+use std::fmt;
+
 use arch::Arch;
 use arch::sigframe::saved_pc;
 use unwinder::row::{Row, Rule};
@@ -8,9 +11,10 @@ use unwinder::{
     sframe, step,
 };
 
+use crate::explain::pair::pair;
 use crate::explain::register_name;
 use crate::grade::file::{Found, Pieces, Sample};
-use crate::grade::methods::Tables;
+use crate::grade::methods::{NoCaller, Tables};
 use crate::grade::{MethodId, Methods, Verdict};
 use crate::show::Rows;
 
@@ -28,16 +32,50 @@ pub enum Source {
 pub struct Told {
     /// Where it is.
     pub address: CodeAddress,
-    /// Which true frame it is, if it is one: they are paired in order.
+    /// Which true frame it is, if it is one; see [`pair`].
     pub truth: Option<usize>,
-    /// How the method got *from* here: `cfa=rsp+16 ra=c-8`, in the table's words.
+    /// How the method got *from* here: `cfa=rsp+16 ra=c-8`, in the table's words. What is not
+    /// ours tells no rule, but its registers here.
     pub rule: Option<String>,
-    /// Canonical frame address of this frame, as the method has it.
+    /// Canonical frame address of this frame, as the method has it. (A frame record of aarch64
+    /// tells none.)
     pub cfa: Option<u64>,
     /// Where the next frame's address came from.
     pub source: Option<Source>,
     /// Where the next frame's frame pointer was saved.
     pub saved_fp: Option<u64>,
+}
+
+/// How a method goes from frame to frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By frame records.
+    Record,
+    /// By a row of a table.
+    Table,
+    /// In a way that it does not tell.
+    Other,
+}
+
+/// Frames that come again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// The first frame that was there before.
+    pub from: usize,
+    /// The record that leads to one that was read before.
+    pub record: u64,
+    /// That one.
+    pub to: u64,
+}
+
+impl fmt::Display for Loop {
+    /// What the record does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.record == self.to {
+            true => f.write_str("leads to itself"),
+            false => write!(f, "leads to that at {:#x} again", self.to),
+        }
+    }
 }
 
 /// What a method did.
@@ -51,8 +89,12 @@ pub struct Replay {
     pub frames: Vec<Told>,
     /// Why it gave no further frame, if it says so.
     pub end: Option<String>,
-    /// It has tables, and rows in them.
-    pub by_table: bool,
+    /// How it works.
+    pub by: By,
+    /// It does not come to an end.
+    pub repeats: Option<Loop>,
+    /// Why it could not be done again; there are no frames then.
+    pub impossible: Option<String>,
 }
 
 impl Replay {
@@ -68,21 +110,39 @@ impl Replay {
         let regs = sample.regs(found.arch);
         let mut memory = Pieces(&sample.memory);
         let mut addresses = Vec::new();
-        methods.walk(id, &regs, &mut memory, &mut addresses);
+        let stop = methods.walk(id, &regs, &mut memory, &mut addresses);
         let mut frames: Vec<Told> = addresses.iter().map(|a| Told::at(*a)).collect();
         let registers = Registers::of_thread(&regs);
-        let (end, by_table) = match id {
-            MethodId::FP => (records(found, &mut frames), false),
+        let (end, by) = match id {
+            MethodId::FP => (records(found, &mut frames), By::Record),
             MethodId::DWARF | MethodId::SFRAME => {
                 let method = if id == MethodId::DWARF { Method::Dwarf } else { Method::Sframe };
                 let tables = methods.tables();
                 let mut by = ByTable { method, tables, memory, context: Context::new() };
-                (by.steps(registers, &mut frames), true)
+                (by.steps(registers, &mut frames), By::Table)
             }
-            _ => (None, false),
+            _ => {
+                others(methods, id, registers, found, &mut frames);
+                (stop.map(in_words), By::Other)
+            }
         };
-        pair(&mut frames, sample.addresses());
-        Replay { name, verdict, frames, end, by_table }
+        let limit = || format!("the limit of {} frames", Methods::LIMIT);
+        let end = end.or_else(|| (frames.len() >= Methods::LIMIT).then(limit));
+        pair(&mut frames, found);
+        let repeats = if by == By::Record { repeats(&frames) } else { None };
+        Replay { name, verdict, frames, end, by, repeats, impossible: None }
+    }
+
+    /// One that cannot be done again, and why.
+    pub fn impossible(name: String, verdict: Verdict, why: String) -> Replay {
+        let (frames, by) = (Vec::new(), By::Other);
+        let impossible = Some(why);
+        Replay { name, verdict, frames, end: None, by, repeats: None, impossible }
+    }
+
+    /// How many of its frames are there before they repeat themselves.
+    pub fn distinct(&self) -> usize {
+        self.repeats.map_or(self.frames.len(), |repeats| repeats.from)
     }
 
     /// Where it parts from the truth: the index, in both lists, of the first frame that is not
@@ -94,6 +154,9 @@ impl Replay {
 
     /// Whether it gave all true frames and no other.
     pub fn is_right(&self, sample: &Sample) -> bool {
+        if self.impossible.is_some() {
+            return self.verdict == Verdict::Exact;
+        }
         let (parting, given) = (self.parting(), self.frames.len());
         parting == given && given >= sample.frames.len()
     }
@@ -110,16 +173,62 @@ impl Told {
             saved_fp: None,
         }
     }
+
+    /// Whether it is at this address.
+    pub fn is_at(&self, address: u64) -> bool {
+        self.address.value() == address
+    }
 }
 
-/// Pairs the frames with the true ones: each with the next that has its address.
-fn pair(frames: &mut [Told], truth: impl Iterator<Item = u64>) {
-    let truth: Vec<u64> = truth.collect();
-    let mut next = 0;
-    for frame in frames {
-        let ahead = truth[next..].iter().position(|a| *a == frame.address.value());
-        frame.truth = ahead.map(|ahead| next + ahead);
-        next = frame.truth.map_or(next, |index| index + 1);
+/// The first frame record that leads to one that was read before.
+fn repeats(frames: &[Told]) -> Option<Loop> {
+    let mut read: HashMap<u64, usize> = HashMap::new();
+    for (n, told) in frames.iter().enumerate() {
+        let record = told.saved_fp?;
+        if read.insert(record, n).is_some() {
+            let before = frames[n - 1].saved_fp?;
+            return Some(Loop { from: n + 1, record: before, to: record });
+        }
+    }
+    None
+}
+
+/// Why an unwinder stopped.
+fn in_words(stop: NoCaller) -> String {
+    match stop {
+        NoCaller::Complete => "it says that this is the outermost frame".to_owned(),
+        NoCaller::NoCoverage => "no table covers it".to_owned(),
+        NoCaller::Failed(why) => format!("it says \"{why}\""),
+    }
+}
+
+/// Fills in what the steps of an unwinder tell that is not ours.
+fn others(
+    methods: &mut Methods,
+    id: MethodId,
+    mut registers: Registers,
+    found: &Found,
+    frames: &mut [Told],
+) {
+    let mut memory = Pieces(&found.sample.memory);
+    for n in 0..frames.len() {
+        let told = &mut frames[n];
+        let sp = registers.sp().map(|sp| format!(", sp {sp:#x}")).unwrap_or_default();
+        told.rule = Some(format!("address {:#x}{sp}", told.address.value()));
+        let Ok(caller) = methods.other_step(id, told.address, &registers, &mut memory) else {
+            return;
+        };
+        told.cfa = caller.registers.sp();
+        // It does not tell what it read; on x86_64 a call can have put it in one place only.
+        let slot = told.cfa.and_then(|cfa| cfa.checked_sub(8));
+        let slot = slot.filter(|_| found.arch == Arch::X86_64);
+        let address = caller.address.value();
+        told.source = slot.filter(|s| memory.word(*s) == Some(address)).map(Source::Memory);
+        match frames.get_mut(n + 1) {
+            Some(next) if next.is_at(address) => next.address = caller.address,
+            _ => return,
+        }
+        registers = caller.registers;
     }
 }
 
@@ -159,9 +268,11 @@ fn records(found: &Found, frames: &mut [Told]) -> Option<String> {
             break;
         }
         let frame = &mut frames[n];
-        frame.rule = Some(format!("ra=[{fp}+8] {fp}=[{fp}], {fp} is {address:#x}"));
+        frame.rule = Some(format!("ra=[{fp}+8] {fp}=[{fp}], {fp} {address:x}"));
         frame.source = Some(Source::Memory(address.wrapping_add(8)));
         frame.saved_fp = Some(*address);
+        // A call and a push lie between the CFA and the record.
+        frame.cfa = (arch == Arch::X86_64).then(|| address.wrapping_add(16));
         frames[n + 1].address = unwinder::ReturnAddress(frames[n + 1].address.value()).into();
     }
     let given = frames.len().saturating_sub(1);

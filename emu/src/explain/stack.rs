@@ -2,12 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use arch::Arch;
-use arch::sigframe::saved_pc;
 use unwinder::Memory;
 
-use crate::explain::{Explained, Source};
-use crate::grade::file::FrameKind;
+use crate::explain::{Explained, Slot, Source};
 
 /// What a word of the stack is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,8 +15,11 @@ pub enum Mark {
     Fp,
     /// It is at the CFA of this true frame, above its part of the stack.
     Cfa(usize),
-    /// It holds the address of this true frame: where the one below returns to.
+    /// It holds the address of this true frame: where the one below returns to, or where a
+    /// signal came.
     ReturnAddress(usize),
+    /// It held that, and was overwritten.
+    Overwritten(usize),
     /// It holds a saved frame pointer.
     SavedFp,
     /// A method read there where a frame goes on.
@@ -36,6 +36,15 @@ pub enum Mark {
 /// A line of the picture of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Row {
+    /// A register that holds the return address of the innermost frame.
+    Register {
+        /// By its DWARF number.
+        number: u8,
+        /// What it holds.
+        value: u64,
+        /// What it is.
+        marks: Vec<Mark>,
+    },
     /// A word.
     Word {
         /// Where.
@@ -58,9 +67,6 @@ pub struct Stack(pub Vec<Row>);
 /// Unmarked words in a row that are shown.
 const SHOWN: u64 = 2;
 
-/// Words of a frame that are searched for its return address.
-const SEARCHED: u64 = 8192;
-
 type Marks = BTreeMap<u64, BTreeSet<Mark>>;
 
 impl Stack {
@@ -80,44 +86,49 @@ impl Stack {
             if let Some(cfa) = frame.cfa {
                 mark(cfa.0, Mark::Cfa(index));
             }
-            if let Some(slot) = return_slot(e, index) {
-                mark(slot, Mark::ReturnAddress(index + 1));
+            if let Some(Slot { at: Source::Memory(slot), holds }) = e.slot(index) {
+                let caller = index + 1;
+                let held = Mark::Overwritten(caller);
+                mark(slot, if holds { Mark::ReturnAddress(caller) } else { held });
             }
         }
+        let mut link = vec![Mark::ReturnAddress(1)];
         for (number, replay) in e.replays.iter().enumerate() {
             for (n, told) in replay.frames.iter().enumerate() {
-                let next = replay.frames.get(n + 1);
-                if let (Some(next), Some(Source::Memory(slot))) = (next, told.source) {
-                    let right = next.truth.is_some();
-                    mark(slot, Mark::Method { replay: number, frame: n + 1, right });
+                let Some(next) = replay.frames.get(n + 1) else { continue };
+                let right = next.truth.is_some();
+                let read = Mark::Method { replay: number, frame: n + 1, right };
+                match told.source {
+                    Some(Source::Memory(slot)) => mark(slot, read),
+                    Some(Source::Register(_)) if n == 0 => link.push(read),
+                    _ => {}
                 }
-                if let (Some(saved), Some(_)) = (told.saved_fp, next) {
+                if let Some(saved) = told.saved_fp {
                     mark(saved, Mark::SavedFp);
                 }
             }
         }
-        Stack(rows(e, &marks))
+        let register = e.link().map(|(number, value)| Row::Register { number, value, marks: link });
+        Stack(register.into_iter().chain(rows(e, &marks)).collect())
     }
-}
 
-/// Where the address of the caller of frame `index` is in memory.
-pub fn return_slot(e: &Explained, index: usize) -> Option<u64> {
-    let frames = &e.sample().frames;
-    let (frame, caller) = (frames.get(index)?, frames.get(index + 1)?);
-    let (sp, cfa, mut memory) = (e.sp_of(index)?, frame.cfa?.0, e.memory());
-    let mut holds = |slot: u64| {
-        let word = memory.word(slot).map(|word| e.arch().strip_pac(word));
-        word == Some(caller.address.0)
-    };
-    if caller.kind == FrameKind::Interrupted {
-        return Some(sp.wrapping_add(saved_pc(e.arch()))).filter(|slot| holds(*slot));
-    }
-    match e.arch() {
-        Arch::X86_64 => cfa.checked_sub(8).filter(|slot| holds(*slot)),
-        Arch::Aarch64 => {
-            let words = (cfa.checked_sub(sp)? / 8).min(SEARCHED);
-            (1..=words).map(|n| cfa - 8 * n).find(|slot| holds(*slot))
+    /// The same in fewer rows: words that are nothing but a CFA are left out with those that
+    /// are nothing.
+    pub fn brief(self) -> Stack {
+        let mut rows = Vec::new();
+        for row in self.0 {
+            let plain = match &row {
+                Row::Word { marks, .. } if marks.iter().all(|m| matches!(m, Mark::Cfa(_))) => 1,
+                Row::Skipped(n) => *n,
+                _ => 0,
+            };
+            match rows.last_mut() {
+                Some(Row::Skipped(n)) if plain > 0 => *n += plain,
+                _ if plain > 0 => rows.push(Row::Skipped(plain)),
+                _ => rows.push(row),
+            }
         }
+        Stack(rows)
     }
 }
 

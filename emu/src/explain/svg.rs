@@ -3,17 +3,19 @@
 
 use std::fmt::Write as _;
 
-use crate::explain::stack::return_slot;
-use crate::explain::why::why;
+use crate::explain::why::{grouped, why};
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name};
 
 const WIDTH: u32 = 1280;
 const HEIGHT: u32 = 720;
 
-/// Top of the stack's first row, height of a row, rows at most.
+/// Top of the stack's first row, height of all rows.
 const TOP: u32 = 152;
-const ROW: u32 = 24;
-const ROWS: usize = 21;
+const ROOM: u32 = 504;
+
+/// Height of a row: as many as there are, between these.
+const HIGH: u32 = 24;
+const LOW: u32 = 18;
 
 /// Left edges: true frames, addresses, words, methods.
 const FRAMES: u32 = 28;
@@ -25,6 +27,9 @@ const RIGHT: u32 = WIDTH - 28;
 /// Methods that there is room for.
 const MAX_METHODS: usize = 4;
 
+/// The program counter's row, where the innermost frame is read: no number that DWARF gives.
+const PC: u8 = u8::MAX;
+
 const STYLE: &str = "\
 text{font-family:'DejaVu Sans','Liberation Sans',Arial,sans-serif;fill:#1d2733}\
 .m{font-family:'DejaVu Sans Mono','Liberation Mono',Consolas,monospace}\
@@ -32,8 +37,14 @@ text{font-family:'DejaVu Sans','Liberation Sans',Arial,sans-serif;fill:#1d2733}\
 
 /// The picture, a complete XML document.
 pub fn svg(e: &Explained) -> String {
-    let stack = Stack::new(e);
-    let mut page = Page { e, text: String::new(), rows: Vec::new() };
+    let mut stack = Stack::new(e);
+    let pc = Row::Register { number: PC, value: e.sample().pc.0, marks: Vec::new() };
+    stack.0.insert(0, pc);
+    if stack.0.len() as u32 > ROOM / LOW {
+        stack = stack.brief();
+    }
+    let row = (ROOM / stack.0.len().max(1) as u32).clamp(LOW, HIGH);
+    let mut page = Page { e, text: String::new(), rows: Vec::new(), row };
     page.head();
     page.stack(&stack);
     page.true_frames();
@@ -57,8 +68,10 @@ pub fn svg(e: &Explained) -> String {
 struct Page<'e> {
     e: &'e Explained,
     text: String,
-    /// Middle of the row of an address, those that are shown.
-    rows: Vec<(u64, u32)>,
+    /// Middle of the row of a word or register, those that are shown.
+    rows: Vec<(Source, u32)>,
+    /// Height of a row.
+    row: u32,
 }
 
 /// A piece of text.
@@ -117,54 +130,67 @@ impl Page<'_> {
     /// The words in the middle.
     fn stack(&mut self, stack: &Stack) {
         let rows = &stack.0;
-        for (n, row) in rows.iter().take(ROWS).enumerate() {
-            let (y, last) = (TOP + n as u32 * ROW, n + 1 == ROWS && rows.len() > ROWS);
-            let middle = Label { x: WORD + 8, y: y + 17, size: 14, class: "m dim" };
+        let room = (ROOM / self.row) as usize;
+        for (n, row) in rows.iter().take(room).enumerate() {
+            let (y, last) = (TOP + n as u32 * self.row, n + 1 == room && rows.len() > room);
+            let middle = Label { x: WORD + 8, y: y + self.row / 2 + 5, size: 13, class: "m dim" };
             match row {
                 _ if last => self.label(middle, &format!("… {} rows more", rows.len() - n)),
-                Row::Gap => self.label(middle, "other memory"),
+                Row::Gap => self.label(middle, "elsewhere in memory:"),
                 Row::Skipped(n) => {
                     let s = if *n == 1 { "" } else { "s" };
                     self.label(middle, &format!("… {n} word{s}"));
                 }
+                Row::Register { number, value, marks } => {
+                    let name = match *number {
+                        PC => "pc",
+                        number => register_name(self.e.arch(), number),
+                    };
+                    self.word(y, name, Some(*value), marks);
+                    self.rows.push((Source::Register(*number), y + self.row / 2));
+                }
                 Row::Word { address, value, marks } => {
-                    self.word(y, *address, *value, marks);
-                    self.rows.push((*address, y + ROW / 2));
+                    self.word(y, &format!("{address:x}"), *value, marks);
+                    self.rows.push((Source::Memory(*address), y + self.row / 2));
                 }
             }
         }
     }
 
-    fn word(&mut self, y: u32, address: u64, value: Option<u64>, marks: &[Mark]) {
+    fn word(&mut self, y: u32, name: &str, value: Option<u64>, marks: &[Mark]) {
         let returns = marks.iter().any(|m| matches!(m, Mark::ReturnAddress(_)));
+        let overwritten = marks.iter().any(|m| matches!(m, Mark::Overwritten(_)));
         let saved = marks.contains(&Mark::SavedFp);
-        let fill = match (returns, saved) {
-            (true, _) => "#dcebfb",
-            (_, true) => "#fdf1d0",
+        let fill = match (returns, overwritten, saved) {
+            (true, _, _) => "#dcebfb",
+            (_, true, _) => "#fbdcdd",
+            (_, _, true) => "#fdf1d0",
             _ => "#f5f6f8",
         };
-        self.rect([WORD, y + 1, 190, ROW - 2], fill, "#c3cad3");
-        // Addresses have 12 digits: behind them is room for a word.
-        let (digits, room) = match value {
-            Some(v) if v >> 48 == 0 => (format!("{v:012x}"), 72),
-            Some(v) => (format!("{v:016x}"), 36),
-            None => ("not recorded".to_owned(), 72),
+        self.rect([WORD, y + 1, 190, self.row - 2], fill, "#c3cad3");
+        let base = y + self.row / 2 + 5;
+        // Addresses have 12 digits: behind them is room for a word. Signed ones have 16.
+        let (digits, size, room) = match value {
+            Some(v) if v >> 48 == 0 => (format!("{v:012x}"), 14, 72),
+            Some(v) => (format!("{v:016x}"), 11, 66),
+            None => ("not recorded".to_owned(), 14, 72),
         };
-        self.label(Label { x: WORD + 8, y: y + 17, size: 14, class: "m" }, &digits);
+        self.label(Label { x: WORD + 8, y: base, size, class: "m" }, &digits);
         let number = |n: usize| register_name(self.e.arch(), n as u8);
         let (sp, fp) = (number(self.e.arch().sp()), number(self.e.arch().fp()));
-        let saved = |short: bool| if short { fp.to_owned() } else { format!("saved {fp}") };
-        let what = marks.iter().rev().find_map(|mark| match mark {
-            Mark::SavedFp => Some(saved(room < 50)),
+        // Where a frame goes on matters most, if a word is more than one thing.
+        let what = marks.iter().find_map(|mark| match mark {
+            Mark::SavedFp => Some(format!("saved {fp}")),
             Mark::ReturnAddress(n) => Some(format!("into #{n}")),
+            Mark::Overwritten(n) => Some(format!("was into #{n}")),
             _ => None,
         });
-        self.right_aligned(WORD + 185, y + 16, &short(&what.unwrap_or_default(), room, 11));
+        self.right_aligned(WORD + 186, base, &short(&what.unwrap_or_default(), room, 10));
         let pointer = |mark, name| if marks.contains(&mark) { name } else { "" };
         let pointers = format!("{} {}", pointer(Mark::Sp, sp), pointer(Mark::Fp, fp));
-        self.right_aligned(WORD - 5, y + 16, pointers.trim());
+        self.right_aligned(WORD - 5, base, pointers.trim());
         let class = if marks.contains(&Mark::Sp) { "m b" } else { "m dim" };
-        self.label(Label { x: ADDRESS, y: y + 16, size: 11, class }, &format!("{address:x}"));
+        self.label(Label { x: ADDRESS, y: base, size: 11, class }, name);
     }
 
     fn right_aligned(&mut self, x: u32, y: u32, text: &str) {
@@ -182,10 +208,25 @@ impl Page<'_> {
         let said = why(self.e, replay);
         let (first, rest) = said.split_at(1.min(said.len()));
         let first = format!("{}: {}", replay.name, first.concat());
-        let y = TOP + ROWS as u32 * ROW + 24;
-        self.label(Label { x: FRAMES, y, size: 16, class: "bad" }, &short(&first, 1224, 15));
         let rest = rest.join("; ");
-        self.label(Label { x: FRAMES, y: y + 22, size: 16, class: "" }, &short(&rest, 1224, 15));
+        let below = HEIGHT - TOP - ROOM - 6;
+        let sizes = [(14, 18), (12, 15), (11, 14)];
+        for (size, step) in sizes {
+            let lines = |text: &str| wrap(text, prose(RIGHT - FRAMES, size));
+            let (first, rest) = (lines(&first), lines(&rest));
+            let all = first.iter().map(|l| ("bad", l)).chain(rest.iter().map(|l| ("", l)));
+            let all: Vec<_> = all.collect();
+            let room = (below / step) as usize;
+            if all.len() > room && size != 11 {
+                continue;
+            }
+            for (n, (class, line)) in all.iter().take(room).enumerate() {
+                let cut = if n + 1 == room && all.len() > room { " …" } else { "" };
+                let y = TOP + ROOM + 2 + (n as u32 + 1) * step;
+                self.label(Label { x: FRAMES, y, size, class }, &format!("{line}{cut}"));
+            }
+            return;
+        }
     }
 
     /// Brackets to the left: the part of the stack of each frame.
@@ -195,24 +236,28 @@ impl Page<'_> {
         for index in 0..e.sample().frames.len() {
             let Some(sp) = e.sp_of(index) else { continue };
             let cfa = e.sample().frames[index].cfa.map_or(u64::MAX, |cfa| cfa.0);
-            let own = self.rows.iter().filter(|(a, _)| sp <= *a && *a < cfa);
+            let own = self.rows.iter().filter(|(at, _)| match *at {
+                Source::Memory(address) => sp <= address && address < cfa,
+                Source::Register(_) => index == 0,
+            });
             let (first, last) =
                 own.fold((None, None), |(first, _), (_, y)| (first.or(Some(*y)), Some(*y)));
             // A frame without a word of its own still has its line.
-            let top = first.map_or(below, |y| y - ROW / 2 + 3).max(below);
-            let bottom = last.map_or(top + ROW - 6, |y| y + ROW / 2 - 3).max(top + ROW - 6);
-            if bottom > TOP + ROWS as u32 * ROW {
+            let (row, half) = (self.row, self.row / 2);
+            let top = first.map_or(below, |y| y - half + 2).max(below);
+            let bottom = last.map_or(top + row - 4, |y| y + half - 2).max(top + row - 4);
+            if bottom > TOP + ROOM {
                 break;
             }
-            below = bottom + 6;
+            below = bottom + 4;
             let x = ADDRESS - 14;
             self.line((x, top), (x, bottom), "#3d6fa8");
             self.line((x, top), (x + 7, top), "#3d6fa8");
             self.line((x, bottom), (x + 7, bottom), "#3d6fa8");
-            let name = short(&e.frame_name(index), x - FRAMES - 8, 15);
+            let (name, size) = fit(&e.frame_name(index), x - FRAMES - 8, 15);
             let class = if index == 0 { "b" } else { "" };
             let y = top + (bottom - top) / 2 + 5;
-            self.label(Label { x: FRAMES, y, size: 15, class }, &name);
+            self.label(Label { x: FRAMES, y, size, class }, &name);
         }
     }
 
@@ -227,48 +272,69 @@ impl Page<'_> {
         self.label(Label { x, y: TOP - 8, size: 14, class }, &verdict);
         let mut below = TOP;
         let mut next = 0;
-        for (n, told) in replay.frames.iter().enumerate() {
+        let mut boxes: Vec<(Option<Source>, Look)> = Vec::new();
+        let missing = |index| (true_row(e, index), Look::missing(e, index));
+        for (n, told) in replay.frames.iter().take(replay.distinct()).enumerate() {
             // True frames that are left out, each as a box of its own.
-            let missing = next..told.truth.unwrap_or(next);
-            for index in missing {
-                below = self.boxed(x, width, below, true_row(e, index), &Look::missing(e, index));
-            }
+            boxes.extend((next..told.truth.unwrap_or(next)).map(missing));
             next = told.truth.map_or(next, |index| index + 1);
-            let at = match n.checked_sub(1).and_then(|n| replay.frames[n].source) {
-                Some(Source::Memory(slot)) => Some(slot),
-                _ => told.truth.and_then(|index| true_row(e, index)),
+            let at = match n.checked_sub(1) {
+                Some(callee) => replay.frames[callee].source,
+                None => true_row(e, 0),
             };
-            below = self.boxed(x, width, below, at, &Look::told(e, told.truth, told.address));
+            let at = at.or_else(|| told.truth.and_then(|index| true_row(e, index)));
+            boxes.push((at, Look::told(e, told.truth, told.address)));
         }
-        for index in next..e.sample().frames.len() {
-            below = self.boxed(x, width, below, true_row(e, index), &Look::missing(e, index));
+        if replay.repeats.is_some() {
+            let more = replay.frames.len() - replay.distinct();
+            boxes.push((None, Look::again(more)));
+        }
+        if replay.impossible.is_none() {
+            boxes.extend((next..e.sample().frames.len()).map(missing));
+        }
+        let hidden = |at: &Source| !self.rows.iter().any(|(shown, _)| shown == at);
+        // Words that were left out for want of room have no box; a register has no row.
+        let hidden = |at: &Option<Source>| match at {
+            Some(Source::Memory(_)) => at.as_ref().is_some_and(hidden),
+            _ => false,
+        };
+        boxes.retain(|(at, _)| !hidden(at));
+        // Each where it was read, whatever it is; what was read nowhere is behind the last one.
+        let mut y = TOP;
+        let mut placed: Vec<(u32, Option<Source>, Look)> = Vec::new();
+        for (at, look) in boxes {
+            let row = self.rows.iter().find(|(shown, _)| Some(*shown) == at);
+            y = row.map_or(y, |(_, y)| *y);
+            placed.push((y, at, look));
+        }
+        placed.sort_by_key(|(y, ..)| *y);
+        for (_, at, look) in &placed {
+            below = self.boxed([x, width], below, *at, look);
         }
     }
 
     /// A box not above `below`, beside the row of an address if that is shown; returns what
     /// the next one must be below.
-    fn boxed(&mut self, x: u32, width: u32, below: u32, at: Option<u64>, look: &Look) -> u32 {
-        let row = at.and_then(|at| self.rows.iter().find(|(address, _)| *address == at));
-        if row.is_none() && at.is_some() {
-            return below; // its row is not shown
-        }
-        let y = row.map_or(below, |(_, middle)| middle - ROW / 2).max(below);
-        if y + ROW > TOP + ROWS as u32 * ROW {
-            return y + ROW;
+    fn boxed(&mut self, [x, width]: [u32; 2], below: u32, at: Option<Source>, look: &Look) -> u32 {
+        let row = at.and_then(|at| self.rows.iter().find(|(shown, _)| *shown == at));
+        let y = row.map_or(below, |(_, middle)| middle - self.row / 2).max(below);
+        if y + self.row > TOP + ROOM {
+            return y + self.row;
         }
         let _ = writeln!(
             self.text,
             "<rect x=\"{x}\" y=\"{}\" width=\"{width}\" height=\"{}\" rx=\"4\" fill=\"{}\" \
              stroke=\"{}\"{}/>",
             y + 1,
-            ROW - 2,
+            self.row - 2,
             look.fill,
             look.stroke,
             if look.dashed { " stroke-dasharray=\"5 3\"" } else { "" }
         );
-        let name = short(&look.text, width - 12, 13);
-        self.label(Label { x: x + 6, y: y + 16, size: 13, class: look.class }, &name);
-        y + ROW
+        let (name, size) = fit(&look.text, width - 12, 13);
+        let at = Label { x: x + 6, y: y + self.row / 2 + 4, size, class: look.class };
+        self.label(at, &name);
+        y + self.row
     }
 }
 
@@ -302,31 +368,92 @@ impl Look {
     }
 
     fn missing(e: &Explained, index: usize) -> Look {
-        Look {
-            text: format!("missing {}", e.function_name(index)),
-            fill: "#ffffff",
-            stroke: "#cf3a40",
-            class: "bad",
-            dashed: true,
-        }
+        Look::dashed(format!("missing {}", e.function_name(index)))
+    }
+
+    /// Frames that were there before.
+    fn again(count: usize) -> Look {
+        Look::dashed(format!("✗ again, {} more", grouped(count as u64)))
+    }
+
+    fn dashed(text: String) -> Look {
+        Look { text, fill: "#ffffff", stroke: "#cf3a40", class: "bad", dashed: true }
     }
 }
 
-/// The row beside which a true frame's address is: the word that holds it.
-fn true_row(e: &Explained, index: usize) -> Option<u64> {
+/// The row beside which a true frame's address is: what holds it.
+fn true_row(e: &Explained, index: usize) -> Option<Source> {
     match index.checked_sub(1) {
-        None => e.sp_of(0),
-        Some(callee) => return_slot(e, callee),
+        None => Some(Source::Register(PC)),
+        Some(callee) => e.slot(callee).map(|slot| slot.at),
     }
 }
 
-/// Text that fits into `width` at a font size, by the width of an average letter.
+/// Letters of a name that fit into `width` at a font size: code has wide ones.
+fn room(width: u32, size: u32) -> usize {
+    (width as usize * 100 / (size as usize * 64)).max(2)
+}
+
+/// The same for a sentence.
+fn prose(width: u32, size: u32) -> usize {
+    (width as usize * 100 / (size as usize * 54)).max(2)
+}
+
+/// Text that fits into `width` at a font size.
 fn short(text: &str, width: u32, size: u32) -> String {
-    let room = (width as usize * 100 / (size as usize * 60)).max(2);
+    let room = room(width, size);
     match text.chars().count() {
         n if n > room => text.chars().take(room - 1).chain(['…']).collect(),
         _ => text.to_owned(),
     }
+}
+
+/// A frame's name that fits into `width`, and the font size, at most `size`. A long name is
+/// written smaller, then cut in its middle: the number before and the function at its end
+/// tell it from others.
+fn fit(text: &str, width: u32, size: u32) -> (String, u32) {
+    let count = text.chars().count();
+    if let Some(size) = (11..=size).rev().find(|size| count <= room(width, *size)) {
+        return (text.to_owned(), size);
+    }
+    let size = size.min(11);
+    let room = room(width, size);
+    // What comes before the function: the frame's number, a cross.
+    let begin = text.find('#').unwrap_or(0);
+    let head = match text[begin..].find(' ') {
+        Some(len) if begin > 0 || text.starts_with(['#', '✗']) => {
+            text[..begin + len + 1].chars().count()
+        }
+        _ => 0,
+    };
+    let head = if head + 6 < room { head } else { 0 };
+    let fits = |at: usize| head + 1 + text[at..].chars().count() <= room;
+    // Between the parts of a path, if the last one fits.
+    let part = text.match_indices("::").map(|(at, _)| at).find(|at| fits(*at));
+    let tail = match part {
+        Some(at) => text[..at].chars().count(),
+        None => count - (room - head - 1).min(count),
+    };
+    let cut = text.chars().take(head).chain(['…']).chain(text.chars().skip(tail));
+    (cut.collect(), size)
+}
+
+/// Lines of at most `room` letters, cut at blanks.
+fn wrap(text: &str, room: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
 }
 
 /// Text in XML. Characters that XML does not allow become question marks.
@@ -356,9 +483,22 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut() {
-        assert_eq!(short("abcdefghij", 60, 10), "abcdefghij");
-        assert_eq!(short("abcdefghijk", 60, 10), "abcdefghi…");
+    fn long_texts_are_cut() {
+        assert_eq!(short("abcdefghij", 64, 10), "abcdefghij");
+        assert_eq!(short("abcdefghijk", 64, 10), "abcdefghi…");
         assert_eq!(short("abc", 0, 10), "a…");
+        assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
+        assert_eq!(wrap("seventeen letters", 4), ["seventeen", "letters"]);
+    }
+
+    #[test]
+    fn the_end_of_a_name_is_kept() {
+        let cut = |text, width| fit(text, width, 13).0;
+        assert_eq!(fit("#3 main+0x10", 130, 15), ("#3 main+0x10".to_owned(), 13));
+        assert_eq!(cut("#3 core::hash::hash_one", 120), "#3 …::hash_one");
+        assert_eq!(cut("#3 core::hash_one_of_many", 110), "#3 …ne_of_many");
+        assert_eq!(cut("✗ core::hash::hash_one", 120), "✗ …::hash_one");
+        assert_eq!(cut("missing #3 aé::hash_it", 144), "missing #3 …::hash_it");
+        assert_eq!(fit("#3 core", 0, 13).0.chars().count(), 2);
     }
 }

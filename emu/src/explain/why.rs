@@ -1,11 +1,16 @@
 //! Where a method parts from the truth, and why, in words.
 
-use crate::explain::{Explained, Replay, Source, register_name};
+use unwinder::Memory;
+
+use crate::explain::{By, Explained, Replay, Slot, Source, register_name};
 use crate::grade::ProgramPoint;
 use crate::grade::file::FrameKind;
 
 /// Sentences about a method, the first of which says what is wrong.
 pub fn why(e: &Explained, replay: &Replay) -> Vec<String> {
+    if let Some(why) = &replay.impossible {
+        return vec![format!("cannot be repeated: {why}")];
+    }
     let parting = replay.parting();
     let found = replay.frames.len();
     if replay.is_right(e.sample()) {
@@ -20,11 +25,14 @@ pub fn why(e: &Explained, replay: &Replay) -> Vec<String> {
         return vec!["it begins at another address".to_owned()];
     };
     let mut said = vec![what(e, replay, parting)];
-    if replay.by_table {
-        said.extend(rule(e, replay, here));
-    } else if replay.end.is_some() || replay.frames[here].source.is_some() {
-        said.extend(record(e, replay, here));
+    match replay.by {
+        By::Table | By::Other => said.extend(rule(e, replay, here)),
+        By::Record if replay.end.is_some() || replay.frames[here].source.is_some() => {
+            said.extend(record(e, replay, here));
+        }
+        By::Record => {}
     }
+    said.extend(again(replay));
     said
 }
 
@@ -57,18 +65,86 @@ fn what(e: &Explained, replay: &Replay, parting: usize) -> String {
     }
 }
 
-/// What the table's row did at the frame `here`.
+/// That it does not come to an end.
+pub fn again(replay: &Replay) -> Option<String> {
+    let repeats = replay.repeats?;
+    let count = replay.frames.len() - replay.distinct();
+    let s = if count == 1 { "" } else { "s" };
+    let count = grouped(count as u64);
+    Some(format!("the record at {:#x} {repeats}: {count} frame{s} more", repeats.record))
+}
+
+/// `1,022`
+pub(super) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What the table's row, or an unwinder that tells no rule, did at the frame `here`.
 fn rule(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
     let told = &replay.frames[here];
-    let Some(rule) = &told.rule else { return Vec::new() };
-    let mut said = vec![format!("the row in force there says {rule}")];
+    let mut said = Vec::new();
+    if let (By::Table, Some(rule)) = (replay.by, &told.rule) {
+        said.push(format!("the row in force there says {rule}"));
+    }
     let truth = e.sample().frames.get(here).and_then(|frame| frame.cfa);
-    if let (Some(cfa), Some(truth)) = (told.cfa, truth)
-        && cfa != truth.0
-    {
-        said.push(format!("that makes the CFA {cfa:#x}; the true one is {:#x}", truth.0));
+    let (Some(cfa), Some(truth)) = (told.cfa, truth) else { return said };
+    match replay.by {
+        _ if cfa == truth.0 => said.extend(overwritten(e, replay, here, "the CFA is right")),
+        By::Table => {
+            said.push(format!("that makes the CFA {cfa:#x}; the true one is {:#x}", truth.0));
+        }
+        _ => said.push(format!(
+            "the stack pointer that it tells for the caller is {cfa:#x}; the true one is {:#x}",
+            truth.0
+        )),
     }
     said
+}
+
+/// Why the frame behind `here` is wrong though the method looked in the right frame.
+/// `right` says what is not wrong.
+fn overwritten(e: &Explained, replay: &Replay, here: usize, right: &str) -> Option<String> {
+    let caller = e.sample().frames.get(here + 1)?;
+    let (truth, found) = (caller.address.0, replay.frames.get(here + 1)?.address.value());
+    if found == truth {
+        return None;
+    }
+    let slot = e.slot(here);
+    let read = match replay.frames[here].source {
+        Some(Source::Memory(read)) => read,
+        Some(Source::Register(number)) => {
+            let register = register_name(e.arch(), number);
+            return Some(format!("{right}; {register} leads to {found:#x}, not to {truth:#x}"));
+        }
+        None => match slot? {
+            Slot { at: Source::Memory(slot), holds: false } => slot,
+            _ => return None,
+        },
+    };
+    let held = e.memory().word(read)?;
+    let link = arch::aarch64::regs::LR;
+    let in_link = here == 0
+        && e.arch() == arch::Arch::Aarch64
+        && e.arch().strip_pac(e.sample().regs(e.arch()).gp[link]) == truth;
+    let where_it_is = match slot {
+        _ if in_link => format!("is still in {}", register_name(e.arch(), link as u8)),
+        Some(Slot { at: Source::Memory(slot), holds: true }) if slot != read => {
+            format!("is in [{slot:x}]")
+        }
+        _ => "is no longer there: overwritten".to_owned(),
+    };
+    Some(format!(
+        "{right}; [{read:x}] holds {held:#x}, the true return address {truth:#x} \
+         {where_it_is}"
+    ))
 }
 
 /// Whose frame record the frame pointer led to at the frame `here`.
@@ -97,7 +173,10 @@ fn record(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
         _ => format!("{name} has no frame record of its own"),
     };
     match owner {
-        Some(owner) if owner == here => Vec::new(),
+        Some(owner) if owner == here => {
+            let right = format!("{fp} points to the record of {name}");
+            overwritten(e, replay, here, &right).into_iter().collect()
+        }
         Some(owner) if replay.frames.get(here + 1).is_some_and(|f| f.truth == Some(owner + 1)) => {
             let record = e.function_name(owner);
             vec![

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arch::{Arch, Regs};
 use unwinder::elf::{Slice, bias};
-use unwinder::plug::{Stop, ThirdParty};
+use unwinder::plug::{Step, Stop, ThirdParty};
 use unwinder::{
     CodeAddress, Context, End, InstructionPointer, Memory, Module, Modules, Policy, Registers,
     Walk, fp,
@@ -135,7 +135,11 @@ impl Methods {
             MethodId::FP => Policy::frame_pointer(),
             MethodId::DWARF => Policy::dwarf(),
             MethodId::SFRAME => Policy::sframe(),
-            MethodId(other) => return self.other_step(other, start, &registers, memory),
+            other => {
+                let step = self.other_step(other, start, &registers, memory)?;
+                let (address, registers) = (step.address.value(), step.registers);
+                return Ok(Told { address, registers, sp: registers.sp() });
+            }
         };
         let (modules, context) = (&self.own, &mut self.context);
         let unwound = unwinder::step(&policy, modules, start, &registers, &mut memory, context);
@@ -144,25 +148,25 @@ impl Methods {
         Ok(Told { address: caller.address.value(), registers: caller.registers, sp })
     }
 
-    fn other_step(
+    /// One step of an unwinder that is not ours, from any frame.
+    ///
+    /// # Errors
+    ///
+    /// [`NoCaller`]: why there is no caller. Our own methods have none here.
+    pub fn other_step(
         &mut self,
-        index: usize,
-        start: CodeAddress,
+        method: MethodId,
+        from: CodeAddress,
         registers: &Registers,
         memory: &mut dyn Memory,
-    ) -> Result<Told, NoCaller> {
-        let Some(other) = self.others.get_mut(index - 3) else {
-            return Err(NoCaller::NoCoverage);
-        };
-        match other.step(start, registers, memory) {
-            Ok(step) => {
-                let (address, registers) = (step.address.value(), step.registers);
-                Ok(Told { address, registers, sp: registers.sp() })
-            }
-            Err(Stop::Complete) => Err(NoCaller::Complete),
-            Err(Stop::Failed(why)) => Err(NoCaller::Failed(why)),
-            Err(Stop::Limit) => Err(NoCaller::Failed("limit".to_owned())),
-        }
+    ) -> Result<Step, NoCaller> {
+        let other = method.0.checked_sub(3).and_then(|index| self.others.get_mut(index));
+        let step = other.ok_or(NoCaller::NoCoverage)?.step(from, registers, memory);
+        step.map_err(|stop| match stop {
+            Stop::Complete => NoCaller::Complete,
+            Stop::Failed(why) => NoCaller::Failed(why),
+            Stop::Limit => NoCaller::Failed("limit".to_owned()),
+        })
     }
 
     /// A whole walk from a thread's registers: the addresses, innermost first, go to `found`;
