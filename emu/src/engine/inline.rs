@@ -73,6 +73,8 @@ pub(super) const FAR: usize = 1 << 62;
 /// What the new code of a block does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
+    /// Address of the block.
+    pub addr: u64,
     /// Bytes of the block.
     pub size: u32,
     /// Its instructions.
@@ -88,6 +90,9 @@ pub(super) struct Plan {
 pub(super) struct Sites {
     /// Size of the block whose slow path returns to an address.
     sizes: HashMap<u64, u32, BuildHasherDefault<BlockHasher>>,
+    /// Size and cost of the newest block at a guest's address. It may run when everything
+    /// else that was known of it is forgotten.
+    newest: HashMap<u64, (u32, u32), BuildHasherDefault<BlockHasher>>,
     /// The hook's slow path: gets the hook's arguments, but for the size, then its return
     /// address and the host's frame pointer.
     slow_path: u64,
@@ -161,7 +166,13 @@ impl Sites {
     /// No block yet. The arguments of `slow_path` are told at [`Sites::slow_path`].
     pub fn new(slow_path: *const ()) -> Sites {
         let supported = cfg!(target_arch = "x86_64");
-        Sites { sizes: HashMap::default(), slow_path: slow_path as u64, stubs: None, supported }
+        Sites {
+            sizes: HashMap::default(),
+            newest: HashMap::default(),
+            slow_path: slow_path as u64,
+            stubs: None,
+            supported,
+        }
     }
 
     /// Whether blocks can be changed at all.
@@ -179,6 +190,11 @@ impl Sites {
         self.sizes.get(&ra).copied()
     }
 
+    /// Size and cost of the block at `addr`.
+    pub fn newest(&self, addr: u64) -> Option<(u32, u32)> {
+        self.newest.get(&addr).copied()
+    }
+
     /// Whether so many blocks were changed that all should be translated again.
     pub fn is_full(&self) -> bool {
         self.sizes.len() >= MAX_SITES
@@ -187,6 +203,7 @@ impl Sites {
     /// Every block is translated again.
     pub fn clear(&mut self) {
         self.sizes.clear();
+        self.newest.clear();
     }
 
     /// Replaces the call of the block's hook that returns to `ra`, and the test behind it:
@@ -221,6 +238,7 @@ impl Sites {
         // SAFETY: the same place; this thread is inside the hook, so none of it is running.
         unsafe { site.sub(BEFORE).copy_from_nonoverlapping(code.as_ptr(), SITE) };
         self.sizes.insert(ra + AFTER as u64, plan.size);
+        self.newest.insert(plan.addr, (plan.size, plan.cost as u32));
         Inlined::Yes(ra + AFTER as u64)
     }
 
@@ -390,7 +408,7 @@ mod tests {
         let counter = std::ptr::from_ref(hot.counter(5).unwrap()) as u64;
         for flow in (0..BlockFlow::COUNT).map(BlockFlow::from_number) {
             for visits in [None, Some(counter)] {
-                let plan = Plan { size: 200, cost: 5, flow, visits };
+                let plan = Plan { addr: 0x40_1000, size: 200, cost: 5, flow, visits };
                 let code = fast_path(&hot, start, &plan, &stubs).unwrap();
                 let target = |at: usize, next: usize| {
                     let distance = i32::from_le_bytes(code[at..at + 4].try_into().unwrap());

@@ -125,7 +125,7 @@ impl Engine {
             Stop::Block { addr, size } => self.stop_inside(arena, mmu, addr, size),
             Stop::Due { addr, size, rest } => self.look_at(arena, mmu, (addr, size), rest),
             Stop::Miss { page, access } => {
-                self.take_back_unretired()?;
+                self.take_back_unretired(arena, mmu)?;
                 let pc_page = self.pc() & !(FRAME_SIZE - 1);
                 if access == Access::Fetch && page != pc_page {
                     return self.look_ahead(arena, mmu, page);
@@ -133,16 +133,16 @@ impl Engine {
                 Ok(Some(Exit::PageFault { page, access }))
             }
             Stop::Flip { frame, to_code } => {
-                self.take_back_unretired()?;
+                self.take_back_unretired(arena, mmu)?;
                 self.flip(arena, mmu, frame, to_code)
             }
             Stop::Interrupt(number) => {
-                self.take_back_unretired()?;
+                self.take_back_unretired(arena, mmu)?;
                 self.end_exception()?;
                 Ok(Some(self.classify(number)))
             }
             Stop::Invalid => {
-                self.take_back_unretired()?;
+                self.take_back_unretired(arena, mmu)?;
                 self.end_exception()?;
                 Ok(Some(Exit::Exception(Exception::InvalidOpcode)))
             }
@@ -166,9 +166,18 @@ impl Engine {
     }
 
     /// Gives back what was counted of the last block but did not retire.
-    fn take_back_unretired(&mut self) -> Result<(), EngineError> {
+    fn take_back_unretired(
+        &mut self,
+        arena: &mut Arena,
+        mmu: &mut dyn Mmu,
+    ) -> Result<(), EngineError> {
         let pc = self.pc();
         let last = self.shared.last();
+        if last.counted > 0 {
+            self.shared.lend(arena, mmu);
+            self.shared.ensure_block(last.addr, last.size);
+            self.shared.take_back();
+        }
         if last.counted == 0 {
             // Nothing was counted: no block ran, or a `rep` went on and is now cut.
             // The first instruction of a `rep` that goes on was counted by the block

@@ -185,8 +185,10 @@ impl Shared {
         if addr == Hot::COUNTED_SLOWLY {
             return self.last_slow;
         }
-        let newest = self.counts.newest(addr);
-        newest.map_or(NO_BLOCK, |(size, b)| LastBlock { addr, size, counted: b.len() as u32 })
+        let decoded = self.counts.newest(addr).map(|(size, b)| (size, b.len() as u32));
+        // A block that counts itself goes on when what was decoded is forgotten.
+        let newest = decoded.or_else(|| self.sites.newest(addr));
+        newest.map_or(NO_BLOCK, |(size, counted)| LastBlock { addr, size, counted })
     }
 
     pub(super) fn set_last(&mut self, last: LastBlock) {
@@ -444,7 +446,7 @@ impl Shared {
             visits = Some(std::ptr::from_mut(counter) as u64);
         }
         let flow = if self.hot.follows { flow } else { BlockFlow::NONE };
-        let plan = Plan { size, cost, flow, visits };
+        let plan = Plan { addr, size, cost, flow, visits };
         // SAFETY: the hook that returns to `ra` runs.
         match unsafe { self.sites.inline(&mut self.hot, ra, &plan) } {
             Inlined::Yes(behind) => behind,
@@ -513,8 +515,11 @@ impl Shared {
     }
 
     /// The counter instructions' answer for the instruction at `pc`.
-    pub(super) fn counter(&self, pc: u64) -> u64 {
+    pub(super) fn counter(&mut self, pc: u64) -> u64 {
         let last = self.last();
+        if last.counted > 0 {
+            self.ensure_block(last.addr, last.size);
+        }
         let within = pc.wrapping_sub(last.addr);
         let index = self
             .counts

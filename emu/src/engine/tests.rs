@@ -359,6 +359,34 @@ fn transfers_are_told_once() {
     }
 }
 
+/// A store into code that was translated ends its block, which then starts again: it counts
+/// once, also when nothing is known of it any more but that it counts itself.
+#[test]
+fn a_block_that_a_store_cuts_counts_once() {
+    // 0: movl into (rbx), movl into 4(rbx), mov r12b into 1(rbx): mov eax, n; ret
+    //    call rbx; dec r12d; jnz 0; syscall
+    let code = b"\xc7\x03\xb8\x01\x00\x00\xc7\x43\x04\x00\xc3\x90\x00\x44\x88\x63\x01\
+        \xff\xd3\x41\xff\xcc\x75\xe8\x0f\x05";
+    for period in [u64::MAX, 100, 7] {
+        let mut lab = Lab::new(Arch::X86_64);
+        lab.page(CODE, RX, code);
+        lab.page(DATA, RW, &[]);
+        lab.page(CODE + 0x1_0000, RWX, &[]);
+        let mut regs = lab.at(CODE);
+        (regs.gp[3], regs.gp[12]) = (CODE + 0x1_0000, 100);
+        lab.engine.set_regs(&regs);
+        let mut retired = 0;
+        loop {
+            let run = lab.run(period);
+            retired += run.retired;
+            if run.exit == Exit::Syscall {
+                break;
+            }
+        }
+        assert_eq!(retired, 100 * 8 + 1, "{period}");
+    }
+}
+
 /// A call whose push faults did not happen; one to an absent page did.
 #[test]
 fn transfers_and_faults() {
