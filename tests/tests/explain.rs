@@ -92,6 +92,125 @@ fn a_replay_is_what_was_graded() {
     }
 }
 
+/// The numbers of the samples of which the truth file says `words`.
+fn samples(profile: &Path, words: &str) -> Vec<String> {
+    let lines = std::fs::read_to_string(truth(profile)).unwrap();
+    let samples = lines.lines().filter(|line| line.starts_with("{\"sample\""));
+    let with = samples.zip(1..).filter(|(line, _)| line.contains(words));
+    with.map(|(_, n): (_, usize)| n.to_string()).collect()
+}
+
+/// The part of an explanation about a method: its frames, with where the next one was read.
+fn frames<'t>(text: &'t str, method: &str) -> Vec<(&'t str, Option<&'t str>)> {
+    let part = &text[text.find(&format!("\n{method}: ")).unwrap() + 1..];
+    let part = part.split("\n\n").next().unwrap();
+    let mut found = Vec::new();
+    for line in part.lines() {
+        let next = line.split_once("next: [").map(|(_, to)| to.trim_end_matches(']'));
+        match line.trim_start().split(' ').next() {
+            Some(number) if line.contains("ra=") && number.starts_with(['#', '?']) => {
+                found.push((number, next));
+            }
+            _ if next.is_some() && !found.is_empty() => found.last_mut().unwrap().1 = next,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Of a function that calls itself, the frame is the one whose word was read: list, words and
+/// picture say the same.
+#[test]
+fn recursion_is_not_matched_by_address_alone() {
+    let dir = scratch("explain-recursion");
+    for arch in Arch::ALL {
+        let profile = record_with(&dir, arch, &["-c", "9973"], &["recursion-glibc"]);
+        let mut prologues = 0;
+        for n in samples(&profile, "").iter().step_by(if arch == Arch::X86_64 { 1 } else { 4 }) {
+            let text = explained(&profile, &[n]);
+            for method in ["fp", "dwarf"] {
+                for pair in frames(&text, method).windows(2) {
+                    let ((_, Some(slot)), (next, _)) = (pair[0], pair[1]) else { continue };
+                    let words = text.split("the stack, from").nth(1).unwrap();
+                    let line = words.lines().find(|line| line.contains(&format!(" {slot:0>12} ")));
+                    let line = line.unwrap_or_else(|| panic!("{n}: no word {slot} in\n{text}"));
+                    let says = format!("return address {next} ");
+                    let wrong = next == "??" && !line.contains("return address #");
+                    assert!(line.contains(&says) || wrong, "{n} {method}: {line}\n{text}");
+                    let reader = line.rsplit(", ").next().unwrap();
+                    assert!(line.contains(" by ") && reader.contains(method), "{n}: {line}");
+                }
+            }
+            let of_fib = text.starts_with(&format!("sample {n}: fib+0x3 "));
+            if arch == Arch::X86_64 && of_fib {
+                // push rbp is done, mov rbp, rsp is not.
+                prologues += 1;
+                assert!(text.contains("is left out\n  #0 fib is in its prologue: rbp"), "{text}");
+                assert!(text.contains("to the record of #1 fib, which leads to #2\n"), "{text}");
+                let svg = explained(&profile, &[n, "--svg", "-", "--method", "fp"]);
+                let y = |label: &str| -> Vec<u32> {
+                    let lines = svg.lines().filter(|line| line.contains(label));
+                    let y = |line: &str| line.split("y=\"").nth(1)?.split('"').next()?.parse().ok();
+                    lines.filter_map(y).collect()
+                };
+                assert!(y(">missing #1 fib<").len() == 1, "{svg}");
+                // Of the box and of the word, whose letters are a little larger.
+                let (boxed, word) = (y(" class=\"ok\">#2 fib"), y(">into #2<"));
+                assert!(boxed.len() == 1 && word == [boxed[0] + 1], "{boxed:?} {word:?}");
+            }
+        }
+        assert!(prologues > 0 || arch == Arch::Aarch64);
+    }
+}
+
+/// A frame record that leads to itself is told once.
+#[test]
+fn a_loop() {
+    let dir = scratch("explain-loop");
+    let events = ["-e", "instructions:u", "-c", "1"];
+    let profile = record_with(&dir, Arch::X86_64, &events, &["zoo-clobbered-fp"]);
+    let looping = samples(&profile, "\"fp\":\"looping\"");
+    assert!(!looping.is_empty());
+    let mut seen = 0;
+    for n in looping {
+        let text = explained(&profile, &[&n]);
+        if !text.contains("leads to itself") {
+            continue; // the record is not live yet or any more
+        }
+        seen += 1;
+        assert!(text.lines().all(|line| line.len() < 200), "{text}");
+        assert_eq!(text.matches("leads to itself: 1,022 frames more\n").count(), 2, "{text}");
+        let word = text.lines().find(|line| line.contains("times: the record leads to itself"));
+        let word = word.unwrap();
+        assert!(word.contains("read by fp (1,023 times: ") && !word.contains("no "), "{word}");
+        let svg = explained(&profile, &[&n, "--svg", "-"]);
+        assert!(svg.contains("again, 1,022 more"), "{svg}");
+    }
+    assert!(seen > 0);
+}
+
+/// While an exception's context is put in place, return addresses are overwritten: the rule is
+/// right, the word is not.
+#[test]
+fn an_overwritten_return_address() {
+    let dir = scratch("explain-overwritten");
+    let profile = record_with(&dir, Arch::Aarch64, &["-c", "9973"], &["cpp-throw"]);
+    let wrong = samples(&profile, "\"dwarf\":\"looping\"");
+    assert!(wrong.len() > 8);
+    for n in wrong.iter().step_by(wrong.len() / 4) {
+        let text = explained(&profile, &[n, "--method", "dwarf"]);
+        let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let at = said.find("the CFA is right; [").unwrap_or_else(|| panic!("{text}"));
+        let (slot, rest) = said[at + 19..].split_once("] holds 0x").unwrap();
+        let value = rest.split(',').next().unwrap();
+        assert!(rest.contains(" is no longer there: overwritten"), "{text}");
+        let words = format!("  {slot}  {value:0>16}  return address #");
+        let word = text.lines().find(|line| line.starts_with(&words));
+        let word = word.unwrap_or_else(|| panic!("no {words} in\n{text}"));
+        assert!(word.ends_with(" was here, dwarf takes what it holds now"), "{word}");
+    }
+}
+
 /// Elements of an XML document, if it is well-formed: tags are closed in order, attributes
 /// are quoted, text has no bare `&` or `<`.
 fn elements(xml: &str) -> Vec<String> {
@@ -168,7 +287,8 @@ fn what_cannot_be_explained() {
     let error = refused(&profile, &["999999"]);
     let range = format!("there is no sample 999999: the file has 1 to {samples}\n");
     assert!(error.ends_with(&range), "{error}");
-    assert!(refused(&profile, &["0"]).contains("0"));
+    assert!(refused(&profile, &["0"]).contains("'0' for '<N>': use a number from 1 on"));
+    assert!(refused(&profile, &["x"]).contains("'x' for '<N>': use a whole number"));
     assert!(refused(&dir.join("none"), &["1"]).contains("no such file"));
     let error = refused(&profile, &["1", "--method", "orc"]);
     assert!(error.contains("the methods of this file are fp, dwarf, sframe"), "{error}");

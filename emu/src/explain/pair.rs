@@ -67,7 +67,13 @@ impl From {
             From::Word { slot, .. } if found.arch == Arch::X86_64 => {
                 true_cfa == slot.checked_add(8)
             }
-            From::Word { owner, .. } => owner == Some(callee),
+            // The record that the kernel puts below an interrupted frame has its x30: the
+            // address of its caller, if it is a leaf.
+            From::Word { owner, .. } => {
+                let below = callee.checked_sub(1);
+                let interrupted = frames[callee].kind == FrameKind::Interrupted;
+                owner == Some(callee) || interrupted && below.is_some() && owner == below
+            }
             // A return address from a register may be right where the CFA is not.
             From::Cfa(cfa, was) => cfa.is_none() || cfa == true_cfa || was == Some(callee),
         }

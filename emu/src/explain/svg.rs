@@ -289,7 +289,9 @@ impl Page<'_> {
             let more = replay.frames.len() - replay.distinct();
             boxes.push((None, Look::again(more)));
         }
-        if replay.impossible.is_none() {
+        if replay.impossible.is_some() {
+            boxes.push((None, Look::dashed("not repeated".to_owned())));
+        } else {
             boxes.extend((next..e.sample().frames.len()).map(missing));
         }
         let hidden = |at: &Source| !self.rows.iter().any(|(shown, _)| shown == at);
@@ -391,7 +393,7 @@ fn true_row(e: &Explained, index: usize) -> Option<Source> {
 
 /// Letters of a name that fit into `width` at a font size: code has wide ones.
 fn room(width: u32, size: u32) -> usize {
-    (width as usize * 100 / (size as usize * 64)).max(2)
+    (width as usize * 100 / (size as usize * 62)).max(2)
 }
 
 /// The same for a sentence.
@@ -409,32 +411,36 @@ fn short(text: &str, width: u32, size: u32) -> String {
 }
 
 /// A frame's name that fits into `width`, and the font size, at most `size`. A long name is
-/// written smaller, then cut in its middle: the number before and the function at its end
-/// tell it from others.
+/// written smaller, or cut in its middle: the number before and the function at its end tell
+/// it from others.
 fn fit(text: &str, width: u32, size: u32) -> (String, u32) {
     let count = text.chars().count();
-    if let Some(size) = (11..=size).rev().find(|size| count <= room(width, *size)) {
+    if let Some(size) = (12..=size).rev().find(|size| count <= room(width, *size)) {
         return (text.to_owned(), size);
     }
-    let size = size.min(11);
-    let room = room(width, size);
     // What comes before the function: the frame's number, a cross.
     let begin = text.find('#').unwrap_or(0);
     let head = match text[begin..].find(' ') {
-        Some(len) if begin > 0 || text.starts_with(['#', '✗']) => {
-            text[..begin + len + 1].chars().count()
-        }
-        _ => 0,
+        Some(len) if begin > 0 || text.starts_with(['#', '✗']) => &text[..begin + len + 1],
+        _ => "",
     };
-    let head = if head + 6 < room { head } else { 0 };
-    let fits = |at: usize| head + 1 + text[at..].chars().count() <= room;
+    let letters = head.chars().count();
     // Between the parts of a path, if the last one fits.
-    let part = text.match_indices("::").map(|(at, _)| at).find(|at| fits(*at));
-    let tail = match part {
-        Some(at) => text[..at].chars().count(),
-        None => count - (room - head - 1).min(count),
-    };
-    let cut = text.chars().take(head).chain(['…']).chain(text.chars().skip(tail));
+    for size in (10..=size).rev() {
+        let room = room(width, size);
+        let fits = |at: &usize| letters + 1 + text[*at..].chars().count() <= room;
+        if let Some(at) = text.match_indices("::").map(|(at, _)| at).find(fits) {
+            return (format!("{head}…{}", &text[at..]), size);
+        }
+    }
+    let size = size.min(11);
+    let room = room(width, size);
+    if count <= room {
+        return (text.to_owned(), size);
+    }
+    let head = if letters + 6 < room { head } else { "" };
+    let tail = count - (room - head.chars().count() - 1);
+    let cut = head.chars().chain(['…']).chain(text.chars().skip(tail));
     (cut.collect(), size)
 }
 
@@ -484,8 +490,8 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut() {
-        assert_eq!(short("abcdefghij", 64, 10), "abcdefghij");
-        assert_eq!(short("abcdefghijk", 64, 10), "abcdefghi…");
+        assert_eq!(short("abcdefghij", 62, 10), "abcdefghij");
+        assert_eq!(short("abcdefghijk", 62, 10), "abcdefghi…");
         assert_eq!(short("abc", 0, 10), "a…");
         assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
         assert_eq!(wrap("seventeen letters", 4), ["seventeen", "letters"]);
@@ -496,9 +502,9 @@ mod tests {
         let cut = |text, width| fit(text, width, 13).0;
         assert_eq!(fit("#3 main+0x10", 130, 15), ("#3 main+0x10".to_owned(), 13));
         assert_eq!(cut("#3 core::hash::hash_one", 120), "#3 …::hash_one");
-        assert_eq!(cut("#3 core::hash_one_of_many", 110), "#3 …ne_of_many");
+        assert_eq!(cut("#3 a_function_of_a_long_name", 100), "#3 …_long_name");
         assert_eq!(cut("✗ core::hash::hash_one", 120), "✗ …::hash_one");
-        assert_eq!(cut("missing #3 aé::hash_it", 144), "missing #3 …::hash_it");
+        assert_eq!(cut("missing #3 aé::hash_it", 134), "missing #3 …::hash_it");
         assert_eq!(fit("#3 core", 0, 13).0.chars().count(), 2);
     }
 }
