@@ -500,7 +500,7 @@ mod tests {
     #[test]
     fn the_end_of_a_name_is_kept() {
         let cut = |text, width| fit(text, width, 13).0;
-        assert_eq!(fit("#3 main+0x10", 130, 15), ("#3 main+0x10".to_owned(), 13));
+        assert_eq!(fit("#3 main+0x10", 110, 15), ("#3 main+0x10".to_owned(), 14));
         assert_eq!(cut("#3 core::hash::hash_one", 120), "#3 …::hash_one");
         assert_eq!(cut("#3 a_function_of_a_long_name", 100), "#3 …_long_name");
         assert_eq!(cut("✗ core::hash::hash_one", 120), "✗ …::hash_one");
