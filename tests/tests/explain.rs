@@ -111,6 +111,8 @@ fn frames<'t>(text: &'t str, method: &str) -> Vec<(&'t str, Option<&'t str>)> {
             Some(number) if line.contains("ra=") && number.starts_with(['#', '?']) => {
                 found.push((number, next));
             }
+            // Some are left out.
+            Some("…") => found.push(("…", None)),
             _ if next.is_some() && !found.is_empty() => found.last_mut().unwrap().1 = next,
             _ => {}
         }
@@ -131,14 +133,16 @@ fn recursion_is_not_matched_by_address_alone() {
             for method in ["fp", "dwarf"] {
                 for pair in frames(&text, method).windows(2) {
                     let ((_, Some(slot)), (next, _)) = (pair[0], pair[1]) else { continue };
+                    if next == "…" {
+                        continue;
+                    }
                     let words = text.split("the stack, from").nth(1).unwrap();
                     let line = words.lines().find(|line| line.contains(&format!(" {slot:0>12} ")));
                     let line = line.unwrap_or_else(|| panic!("{n}: no word {slot} in\n{text}"));
                     let says = format!("return address {next} ");
                     let wrong = next == "??" && !line.contains("return address #");
                     assert!(line.contains(&says) || wrong, "{n} {method}: {line}\n{text}");
-                    let reader = line.rsplit(", ").next().unwrap();
-                    assert!(line.contains(" by ") && reader.contains(method), "{n}: {line}");
+                    assert!(line.contains(method), "{n}: {line}");
                 }
             }
             let of_fib = text.starts_with(&format!("sample {n}: fib+0x3 "));

@@ -38,8 +38,9 @@ enum From {
     Start,
     /// Through a word of the part of this true frame, or of none.
     Word { slot: u64, owner: Option<usize> },
-    /// From a frame with this CFA; the true frame that it was.
-    Cfa(Option<u64>, Option<usize>),
+    /// From a frame with this CFA, which was this true frame; what is below the CFA is of this
+    /// one's part.
+    Cfa { cfa: Option<u64>, was: Option<usize>, owner: Option<usize> },
 }
 
 impl From {
@@ -49,7 +50,11 @@ impl From {
             Some(Told { source: Some(Source::Memory(slot)), .. }) => {
                 From::Word { slot: *slot, owner: owner(found, *slot) }
             }
-            Some(callee) => From::Cfa(callee.cfa, callee.truth),
+            Some(Told { cfa, truth, .. }) => {
+                let below = cfa.and_then(|cfa| cfa.checked_sub(8));
+                let owner = below.and_then(|below| owner(found, below));
+                From::Cfa { cfa: *cfa, was: *truth, owner }
+            }
         }
     }
 
@@ -75,7 +80,11 @@ impl From {
                 owner == Some(callee) || interrupted && below.is_some() && owner == below
             }
             // A return address from a register may be right where the CFA is not.
-            From::Cfa(cfa, was) => cfa.is_none() || cfa == true_cfa || was == Some(callee),
+            // And who goes by the frame record may take its end for the CFA, on aarch64 too.
+            From::Cfa { cfa, was, owner } => {
+                let in_its_part = found.arch == Arch::Aarch64 && owner == Some(callee);
+                cfa.is_none() || cfa == true_cfa || was == Some(callee) || in_its_part
+            }
         }
     }
 }

@@ -113,8 +113,11 @@ impl Page<'_> {
     fn head(&mut self) {
         let e = self.e;
         let sample = e.sample();
-        let title = format!("Sample {}: {}", sample.n, e.frame_name(0).trim_start_matches("#0 "));
-        self.label(Label { x: FRAMES, y: 50, size: 28, class: "b" }, &short(&title, 1220, 28));
+        let sample_n = format!("Sample {}: ", sample.n);
+        let taken = sample_n.len() as u32 * 17;
+        let name = e.frame_name(0);
+        let (name, size) = fit(name.trim_start_matches("#0 "), 1220_u32.saturating_sub(taken), 28);
+        self.label(Label { x: FRAMES, y: 50, size, class: "b" }, &format!("{sample_n}{name}"));
         let address = sample.frames.first().map(|f| f.code_address());
         let file = address.and_then(|a| e.places.file(a)).unwrap_or("no file");
         let line = address.and_then(|a| e.places.line(a));
@@ -415,7 +418,8 @@ fn short(text: &str, width: u32, size: u32) -> String {
 /// it from others.
 fn fit(text: &str, width: u32, size: u32) -> (String, u32) {
     let count = text.chars().count();
-    if let Some(size) = (12..=size).rev().find(|size| count <= room(width, *size)) {
+    if let Some(size) = (12.max(size * 4 / 5)..=size).rev().find(|size| count <= room(width, *size))
+    {
         return (text.to_owned(), size);
     }
     // What comes before the function: the frame's number, a cross.
@@ -500,7 +504,7 @@ mod tests {
     #[test]
     fn the_end_of_a_name_is_kept() {
         let cut = |text, width| fit(text, width, 13).0;
-        assert_eq!(fit("#3 main+0x10", 130, 15), ("#3 main+0x10".to_owned(), 13));
+        assert_eq!(fit("#3 main+0x10", 110, 15), ("#3 main+0x10".to_owned(), 14));
         assert_eq!(cut("#3 core::hash::hash_one", 120), "#3 …::hash_one");
         assert_eq!(cut("#3 a_function_of_a_long_name", 100), "#3 …_long_name");
         assert_eq!(cut("✗ core::hash::hash_one", 120), "✗ …::hash_one");
