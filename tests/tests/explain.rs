@@ -199,12 +199,15 @@ fn a_loop() {
 fn an_overwritten_return_address() {
     let dir = scratch("explain-overwritten");
     let profile = record_with(&dir, Arch::Aarch64, &["-c", "9973"], &["cpp-throw"]);
-    let wrong = samples(&profile, "\"dwarf\":\"looping\"");
+    let wrong = samples(&profile, "\"dwarf\":\"wrong-tail\"");
     assert!(wrong.len() > 8);
-    for n in wrong.iter().step_by(wrong.len() / 4) {
+    let mut seen = 0;
+    for n in wrong.iter().step_by(wrong.len() / 8) {
         let text = explained(&profile, &[n, "--method", "dwarf"]);
         let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let at = said.find("the CFA is right; [").unwrap_or_else(|| panic!("{text}"));
+        // Elsewhere it is the rule that is wrong.
+        let Some(at) = said.find("the CFA is right; [") else { continue };
+        seen += 1;
         let (slot, rest) = said[at + 19..].split_once("] holds 0x").unwrap();
         let value = rest.split(',').next().unwrap();
         assert!(rest.contains(" is no longer there: overwritten"), "{text}");
@@ -213,6 +216,7 @@ fn an_overwritten_return_address() {
         let word = word.unwrap_or_else(|| panic!("no {words} in\n{text}"));
         assert!(word.ends_with(" was here, dwarf takes what it holds now"), "{word}");
     }
+    assert!(seen > 2, "{seen}");
 }
 
 /// Elements of an XML document, if it is well-formed: tags are closed in order, attributes
