@@ -152,9 +152,9 @@ impl Stack {
             };
             over && !f.signal
         };
-        // A function that moved to another stack and calls there comes back.
-        let here = strand.spans(cfa);
-        while here && strand.frames.last().is_some_and(dead) {
+        // Nearly always none is. A function that moved to another stack and calls there comes
+        // back.
+        while strand.frames.last().is_some_and(dead) && strand.spans(cfa) {
             strand.pop();
         }
     }
