@@ -197,8 +197,9 @@ impl Handle {
 
     /// Takes the whole state of another engine of the same kind.
     pub fn take_state(&mut self, other: &Handle) -> Result<(), EngineError> {
-        // SAFETY: both engines are open and do not run; a context has no pointers, and its
-        // size is that of the kind of CPU.
+        // SAFETY: both engines are open and do not run, and a context's size is that of the
+        // kind of CPU. The pointers in it (breakpoints, watchpoints, interrupt controllers)
+        // are null: user code cannot set any, and we set none.
         unsafe {
             if self.passing.is_null() {
                 check("uc_context_alloc", uc::uc_context_alloc(self.raw, &mut self.passing))?;

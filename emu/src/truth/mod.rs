@@ -42,5 +42,5 @@ mod tails;
 mod view;
 
 pub use functions::Functions;
-pub use stack::{Stack, TrueCaller};
+pub use stack::{Stack, TrueCaller, saved_numbers};
 pub use view::{LogicalFrame, TrueFrame};

@@ -388,10 +388,15 @@ impl Frame {
 /// The callee-saved registers of a thread.
 pub fn callee_saved(regs: &Regs) -> CalleeSaved {
     let mut saved = CalleeSaved::default();
-    let mask = unwinder::registers::callee_saved(regs.arch);
-    let numbers = (0..regs.gp.len()).filter(|n| mask >> n & 1 == 1);
-    saved.iter_mut().zip(numbers).for_each(|(place, n)| *place = regs.gp[n]);
+    let numbers = saved_numbers(regs.arch);
+    saved.iter_mut().zip(numbers).for_each(|(place, n)| *place = regs.gp[usize::from(n)]);
     saved
+}
+
+/// DWARF numbers of the registers in a [`CalleeSaved`], in its order.
+pub fn saved_numbers(arch: Arch) -> impl Iterator<Item = u8> {
+    let mask = unwinder::registers::callee_saved(arch);
+    (0..32).filter(move |n| mask >> n & 1 == 1)
 }
 
 #[cfg(test)]

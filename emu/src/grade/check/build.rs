@@ -8,7 +8,6 @@ use unwinder::Module;
 use unwinder::elf::Slice;
 
 use crate::grade::check::checker::{Mapped, Results};
-use crate::grade::check::one_step::callee_saved;
 use crate::grade::check::record::{Example, Found, MethodRecord, PcRecord};
 use crate::grade::check::report::{
     ByMethod, Caller, Counts, Fault, Function, Header, Hex, Registers, Report, Summary,
@@ -16,6 +15,7 @@ use crate::grade::check::report::{
 use crate::grade::methods::{MethodId, NoCaller};
 use crate::grade::point::{Points, ProgramPoint};
 use crate::show::{Code, Line, Pieces, Rows};
+use crate::truth::saved_numbers;
 
 /// What a report says of the run itself.
 #[derive(Clone, Debug)]
@@ -252,7 +252,7 @@ impl Builder<'_> {
             return_address: Hex(e.address),
             place: name_of(e.address, views),
             registers: e.saved.map_or_else(Registers::new, |saved| {
-                let numbers = callee_saved(self.arch);
+                let numbers = saved_numbers(self.arch);
                 numbers.zip(saved).map(|(n, v)| (register(self.arch, n), Hex(v))).collect()
             }),
         });
@@ -285,7 +285,7 @@ impl Builder<'_> {
     }
 
     fn told(&self, found: &Found, views: &mut [View<'_>]) -> Caller {
-        let known = callee_saved(self.arch)
+        let known = saved_numbers(self.arch)
             .filter_map(|n| Some((register(self.arch, n), Hex(found.registers.get(n)?))));
         Caller {
             cfa: found.sp.map(Hex),

@@ -1,10 +1,9 @@
 //! What one step of a method is worth.
 
 use arch::Arch;
-use unwinder::registers;
 
 use crate::grade::methods::{NoCaller, Told};
-use crate::truth::TrueCaller;
+use crate::truth::{TrueCaller, saved_numbers};
 
 /// One step against the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,16 +88,9 @@ pub fn one_step(
 
 fn registers_agree(arch: Arch, told: &Told, truth: &TrueCaller<'_>) -> bool {
     let Some(saved) = truth.saved else { return true };
-    callee_saved(arch)
+    saved_numbers(arch)
         .zip(saved)
         .all(|(n, value)| told.registers.get(n).is_none_or(|v| v == *value))
-}
-
-/// DWARF numbers of the callee-saved registers, in the order of
-/// [`crate::engine::flow::CalleeSaved`].
-pub fn callee_saved(arch: Arch) -> impl Iterator<Item = u8> {
-    let mask = registers::callee_saved(arch);
-    (0..32).filter(move |n| mask >> n & 1 == 1)
 }
 
 #[cfg(test)]
