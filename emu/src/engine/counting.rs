@@ -66,65 +66,97 @@ pub(super) const fn cost(instructions: u64, branches: u64) -> Cost {
 /// What is left of a budget, in the form of a [`Cost`]. Both halves have their sign:
 ///
 /// ```text
-/// low  half = instructions left, 0 ≤ n < 2^31
+/// low  half = instructions left, 0 ≤ n < 2^30; hidden: n - 2^30
 /// high half = branches left - 1: negative when none is left
 /// ```
 ///
 /// A block may run if `branches left > 0` and `instructions left ≥ its own`: the branch that
-/// uses up the budget retires, and the block after it is stopped.
+/// uses up the budget retires, and the block after it is stopped. A hidden budget covers no
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub(super) struct Left(u64);
+#[repr(C, align(8))]
+pub(super) struct Left {
+    // Two words, since translated code writes the low half alone: a load of both would have
+    // to wait for it.
+    low: u32,
+    high: u32,
+}
 
 impl Left {
     /// Most instructions and most branches that fit.
-    pub const MAX: u64 = (1 << 31) - 1;
+    pub const MAX: u64 = (1 << 30) - 1;
+
+    /// What hides a budget, as bits of the low half.
+    pub const HIDDEN: u32 = 3 << 30;
 
     pub const fn new(instructions: u64, branches: u64) -> Left {
-        Left(instructions).give_branches(branches as i64 - 1)
+        Left { low: instructions as u32, high: (branches as u32).wrapping_sub(1) }
     }
 
-    /// The word 0, as translated code writes it.
-    #[cfg(test)]
-    pub const fn from_zero() -> Left {
-        Left(0)
+    const fn word(self) -> u64 {
+        self.low as u64 | (self.high as u64) << 32
     }
 
-    const fn give_branches(self, n: i64) -> Left {
-        Left(self.0.wrapping_add((n as u64) << 32))
+    const fn from_word(word: u64) -> Left {
+        Left { low: word as u32, high: (word >> 32) as u32 }
     }
 
     /// Takes a block away; `None` if it may not run.
     #[inline(always)]
     pub const fn take(self, cost: Cost) -> Option<Left> {
-        let rest = self.0.wrapping_sub(cost);
-        if (self.0 as i64) < 0 || rest & 1 << 31 != 0 { None } else { Some(Left(rest)) }
+        let rest = self.word().wrapping_sub(cost);
+        let covers = self.high as i32 >= 0 && rest & 1 << 31 == 0;
+        if covers { Some(Left::from_word(rest)) } else { None }
     }
 
     /// The same by one test, which also refuses the branch that uses up the budget.
     #[inline(always)]
     pub const fn take_amply(self, cost: Cost) -> Option<Left> {
-        let rest = self.0.wrapping_sub(cost);
-        if rest & (1 << 63 | 1 << 31) != 0 { None } else { Some(Left(rest)) }
+        let rest = self.word().wrapping_sub(cost);
+        if rest & (1 << 63 | 1 << 31) != 0 { None } else { Some(Left::from_word(rest)) }
+    }
+
+    /// Takes away instructions where no branches are counted; whether the budget covers them.
+    #[inline(always)]
+    pub const fn take_instructions(&mut self, n: u32) -> bool {
+        let rest = self.low.wrapping_sub(n);
+        let covers = rest as i32 >= 0;
+        if covers {
+            self.low = rest;
+        }
+        covers
     }
 
     /// Undoes a subtraction from the low half alone, which may have gone below zero.
+    #[inline(always)]
     pub const fn undo(&mut self, instructions: u32) {
-        let low = (self.0 as u32).wrapping_add(instructions);
-        self.0 = self.0 >> 32 << 32 | low as u64;
+        self.low = self.low.wrapping_add(instructions);
+    }
+
+    /// The next block, whichever it is, will not be covered.
+    #[inline(always)]
+    pub const fn hide(&mut self) {
+        self.low |= Left::HIDDEN;
+    }
+
+    /// Undoes [`Left::hide`].
+    #[inline(always)]
+    pub const fn show(&mut self) {
+        self.low &= !Left::HIDDEN;
     }
 
     /// Gives back what did not retire.
     pub const fn give_back(&mut self, instructions: u64, branches: u64) {
-        *self = Left(self.0.wrapping_add(instructions)).give_branches(branches as i64);
+        self.low = self.low.wrapping_add(instructions as u32);
+        self.high = self.high.wrapping_add(branches as u32);
     }
 
     pub const fn instructions(self) -> u64 {
-        self.0 & 0xffff_ffff
+        (self.low & !Left::HIDDEN) as u64
     }
 
     pub const fn branches(self) -> u64 {
-        ((self.0 as i64 >> 32) + 1) as u64
+        (self.high as i32 as i64 + 1) as u64
     }
 }
 
@@ -194,9 +226,8 @@ impl Hot {
             self.sp_was_set = 1;
         }
         if flow.transfer().is_some() {
-            self.hold = Hold { left: self.left, addr, size, flow: flow.number() as u32 };
-            // No block fits an empty budget: the next one asks.
-            self.left = Left::new(0, 1);
+            self.hold = Hold { addr, size, flow: flow.number() as u32 };
+            self.left.hide();
         }
     }
 

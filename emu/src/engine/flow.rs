@@ -1,24 +1,24 @@
 //! Calls, returns, indirect jumps and jumps to functions, as they happen.
 //!
 //! Each is seen when the block after it starts: only then are its target and the stack
-//! pointer known. The block that ends in one therefore hides the budget (`Hold`), so that
+//! pointer known. The block that ends in one therefore hides the budget (`Left::hide`), so that
 //! the next block, whichever it is, asks the hook.
 
 use arch::decode::InsnClass;
 
-use crate::engine::counting::Left;
 
 /// How control was transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Transfer {
     /// A call instruction.
-    Call,
+    Call = 1,
     /// A return instruction.
-    Return,
+    Return = 2,
     /// A jump to an address in a register or in memory, or a direct jump to where the sink
     /// says that a function starts. A conditional one that is not taken goes to the next
     /// instruction.
-    Jump,
+    Jump = 3,
 }
 
 /// One transfer of control.
@@ -72,9 +72,11 @@ impl BlockFlow {
     /// `enters_function`: it ends in a direct jump to a function's start.
     pub const fn new(class: InsnClass, sets_sp: bool, enters_function: bool) -> BlockFlow {
         let kind = match class {
-            InsnClass::Call { .. } => 1,
-            InsnClass::Return => 2,
-            InsnClass::Branch { indirect, .. } if indirect || enters_function => 3,
+            InsnClass::Call { .. } => Transfer::Call as u8,
+            InsnClass::Return => Transfer::Return as u8,
+            InsnClass::Branch { indirect, .. } if indirect || enters_function => {
+                Transfer::Jump as u8
+            }
             _ => 0,
         };
         BlockFlow(kind | if sets_sp { BlockFlow::SETS_SP } else { 0 })
@@ -109,13 +111,11 @@ impl BlockFlow {
     pub const COUNT: u8 = 8;
 }
 
-/// A block that ends in a transfer runs; its successor has not started. Translated code
-/// writes it, too.
+/// A block that ends in a transfer runs; its successor has not started, and the budget is
+/// hidden from it. Translated code writes it, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Hold {
-    /// The budget, which the fast path must not see.
-    pub left: Left,
     /// First address of the block.
     pub addr: u64,
     /// Its bytes.
@@ -126,7 +126,7 @@ pub(super) struct Hold {
 
 impl Hold {
     /// No block.
-    pub const NONE: Hold = Hold { left: Left::new(0, 1), addr: 0, size: 0, flow: 0 };
+    pub const NONE: Hold = Hold { addr: 0, size: 0, flow: 0 };
 
     /// Whether there is one.
     #[inline(always)]

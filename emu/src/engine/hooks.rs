@@ -114,9 +114,9 @@ pub(super) unsafe extern "C" fn on_inlined_block(
     // SAFETY: the block that returns to `ra` counts itself.
     let site = unsafe { Site::at(ra) };
     let own = site.cost();
-    match shared.hot.hold.is_some() {
-        true => shared.end_flow(raw, env, addr), // gives the budget back as it was
-        false => shared.hot.left.undo(own),
+    shared.hot.left.undo(own);
+    if shared.hot.hold.is_some() {
+        shared.end_flow(raw, env, addr);
     }
     if shared.goes_on_inlined(site, addr, own) {
         return 0;

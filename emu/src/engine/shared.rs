@@ -402,7 +402,6 @@ impl Shared {
 
     /// The block at `addr` counts itself: whether it may simply run.
     pub(super) fn goes_on_inlined(&mut self, site: Site, addr: u64, own: u32) -> bool {
-        let Some(rest) = self.hot.left.take_amply(cost(u64::from(own), 0)) else { return false };
         let scheduled = self.schedule.is_some();
         if scheduled {
             // SAFETY: its code was made with a counter, which is in `hot`'s memory.
@@ -410,9 +409,13 @@ impl Shared {
             if *counter <= 0 {
                 return false;
             }
+            if !self.hot.left.take_instructions(own) {
+                return false;
+            }
             *counter -= 1;
+        } else if !self.hot.left.take_instructions(own) {
+            return false;
         }
-        self.hot.left = rest;
         if site.flow() != BlockFlow::NONE {
             self.hot.begin_flow(addr, site.size(scheduled), site.flow());
         }
@@ -464,7 +467,7 @@ impl Shared {
     pub(super) fn end_flow(&mut self, raw: *mut uc::uc_engine, env: u64, to: u64) {
         // Each field by itself, as translated code wrote it: a wider load would have to wait.
         let (number, next) = (self.hot.hold.flow, self.hot.hold.end());
-        self.hot.left = self.hot.hold.left;
+        self.hot.left.show();
         self.hot.hold.flow = 0;
         let kind = BlockFlow::from_number(number as u8).transfer();
         let sp_was_set = self.hot.sp_was_set != 0;
@@ -493,7 +496,7 @@ impl Shared {
             return;
         }
         if (hold.addr..hold.end()).contains(&pc) {
-            self.hot.left = hold.left;
+            self.hot.left.show();
             self.hot.hold = Hold::NONE;
         } else {
             self.end_flow(raw, 0, pc);
@@ -527,9 +530,8 @@ impl Shared {
             .and_then(|b| b.index_of(within, last.size))
             .unwrap_or(0) as u64;
         // Retired when the block began, plus those before this one in the block.
-        let hold = &self.hot.hold;
-        let left = if hold.is_some() { hold.left } else { self.hot.left };
-        let begun = self.budget - left.instructions() - u64::from(last.counted);
+        let left = self.hot.left.instructions();
+        let begun = self.budget - left - u64::from(last.counted);
         self.clock.wrapping_add(begun + index)
     }
 }
