@@ -501,9 +501,24 @@ mod tests {
     fn a_subtraction_below_zero_is_undone() {
         for branches in [1, 5, Left::MAX] {
             let left = Left::new(3, branches);
-            let mut under = Left(left.0 >> 32 << 32 | u64::from(3u32.wrapping_sub(100)));
+            let mut under = Left { low: left.low.wrapping_sub(100), ..left };
             under.undo(100);
             assert_eq!(under, left);
+        }
+    }
+
+    #[test]
+    fn a_hidden_budget_covers_no_block() {
+        for instructions in [0, 1, 127, Left::MAX] {
+            let left = Left::new(instructions, 5);
+            let mut hidden = left;
+            hidden.hide();
+            assert_eq!(hidden.instructions(), instructions);
+            assert!(hidden.take(cost(1, 0)).or(hidden.take_amply(cost(127, 1))).is_none());
+            let mut taken = hidden;
+            assert!(!taken.take_instructions(127));
+            taken.show();
+            assert_eq!(taken, left);
         }
     }
 
