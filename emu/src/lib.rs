@@ -9,10 +9,11 @@
 //! ```
 //!
 //! One concept a folder; dependencies point downwards in this list:
-//! [`cli`] → [`show`] / [`export`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
+//! [`cli`] → [`show`] / [`export`] / [`deferred`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
 //! `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
 
 pub mod cli;
+pub mod deferred;
 pub mod engine;
 pub mod explain;
 pub mod export;

@@ -36,6 +36,7 @@ pub struct Harness {
     events: String,
     rate: Rate,
     callchain: bool,
+    defer: bool,
     max_stack: u16,
     seed: u64,
     pmu_irq: PmuIrq,
@@ -82,6 +83,7 @@ impl Harness {
             events: "page-faults".to_owned(),
             rate: Rate::Period(u64::MAX >> 2),
             callchain: true,
+            defer: false,
             max_stack: 0,
             seed: 1,
             pmu_irq: PmuIrq::Nmi,
@@ -230,6 +232,7 @@ impl Harness {
             rate: self.rate,
             explicit: true,
             callchain: self.callchain,
+            defer: self.defer,
             max_stack: self.max_stack,
         };
         let events = event::parse(&self.events, defaults).unwrap_or_else(|e| panic!("{what}: {e}"));

@@ -109,12 +109,12 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     (
         "cli",
         &[
-            "explain", "show", "grade", "truth", "export", "symbols", "kernel", "perf", "loader",
-            "mem", "engine",
+            "explain", "show", "grade", "truth", "deferred", "export", "symbols", "kernel", "perf",
+            "loader", "mem", "engine",
         ],
     ),
     ("explain", &["grade", "show", "truth", "symbols"]),
@@ -122,6 +122,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("show", &["symbols"]),
     ("truth", &["engine"]),
     ("export", &["symbols", "perf"]),
+    ("deferred", &["kernel", "mem", "engine"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),
     ("symbols", &["perf"]),
     ("perf", &["engine"]),

@@ -244,9 +244,16 @@ pub struct SamplingOptions {
     /// Record callchains by frame pointer (the default)
     #[arg(short = 'g', conflicts_with = "no_call_graph")]
     pub callchain: bool,
-    /// How to record callchains; fp is the only mode
-    #[arg(long, value_name = "fp", value_parser = call_graph, conflicts_with = "no_call_graph")]
+    /// How to record callchains: fp (by frame pointer, at the sample) or fp,defer (the user
+    /// part on the way back to user mode, as Linux 7.3 does on x86_64)
+    #[arg(long, value_name = "fp[,defer]", value_parser = call_graph,
+        conflicts_with = "no_call_graph")]
     pub call_graph: Option<CallGraph>,
+    /// The deferred unwinder's design: mask (Linux 7.3), cookie or timestamp (as posted before
+    /// it), per-work (a reviewer's sketch)
+    #[arg(long, value_name = "DESIGN", default_value = "mask",
+        value_parser = ["mask", "cookie", "timestamp", "per-work"])]
+    pub deferred: String,
     /// Record no callchains
     #[arg(long)]
     pub no_call_graph: bool,
@@ -370,6 +377,8 @@ pub struct GuestsOptions {
 pub enum CallGraph {
     /// By frame pointer, in the kernel, when the sample is taken.
     Fp,
+    /// The user part by frame pointer on the way back to user mode.
+    Deferred,
 }
 
 /// An environment variable, name first.
@@ -409,6 +418,7 @@ impl SamplingOptions {
             rate,
             explicit: self.count.is_some() || self.freq.is_some(),
             callchain: !self.no_call_graph,
+            defer: self.call_graph == Some(CallGraph::Deferred),
             max_stack: self.max_stack.unwrap_or(0),
         };
         let mut events = Vec::new();
@@ -474,12 +484,17 @@ fn address(text: &str) -> Result<u64, String> {
 fn call_graph(text: &str) -> Result<CallGraph, String> {
     match text {
         "fp" => Ok(CallGraph::Fp),
+        "fp,defer" => Ok(CallGraph::Deferred),
+        "defer" => Err("defer says when, not how: use fp,defer".to_owned()),
+        defer if defer.ends_with(",defer") => {
+            Err("only frame pointers can be deferred: use fp,defer".to_owned())
+        }
         known
             if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) =>
         {
-            Err("emu cannot do this yet; use fp, or leave it out".to_owned())
+            Err("emu cannot do this yet; use fp or fp,defer".to_owned())
         }
-        _ => Err("the only mode is fp".to_owned()),
+        _ => Err("use fp or fp,defer".to_owned()),
     }
 }
 

@@ -86,10 +86,14 @@ fn call_graphs() {
     assert_eq!(o.sampling.call_graph, Some(CallGraph::Fp));
     let events = o.sampling.events().unwrap();
     assert!(events[0].callchain && events[0].max_stack == 1024);
-    for mode in ["dwarf", "sframe", "lbr", "fp,defer"] {
+    assert!(run(&["--call-graph=fp,defer"]).sampling.events().unwrap()[0].defer);
+    for mode in ["dwarf", "sframe", "lbr"] {
         assert!(error(&["--call-graph", mode]).contains("cannot do this yet"), "{mode}");
     }
-    assert!(error(&["--call-graph", "no"]).contains("the only mode is fp"));
+    assert!(error(&["--call-graph", "no"]).contains("use fp or fp,defer"));
+    assert!(error(&["--call-graph", "dwarf,defer"]).contains("only frame pointers"));
+    assert!(error(&["--call-graph", "defer"]).contains("use fp,defer"));
+    assert!(error(&["--deferred", "magic"]).contains("per-work"));
     assert!(error(&["-g", "--no-call-graph"]).contains("cannot be used with"));
     assert!(error(&["--max-stack", "1025"]).contains("1..=1024"));
     assert!(error(&["--max-stack", "0"]).contains("1..=1024"));

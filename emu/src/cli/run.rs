@@ -15,10 +15,12 @@ use crate::cli::output::{
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
+use crate::deferred;
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
 use crate::grade::{TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
+use crate::kernel::unwind::Unwind;
 use crate::kernel::{Kernel, State};
 use crate::perf::record::Record;
 
@@ -35,6 +37,9 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken: taken };
     let world = setup.build(&options.command)?;
     let mut state = setup.start(&world, options.sampling.pmu_irq, events, cmdline)?;
+    if let Some(design) = deferred::by_name(&options.sampling.deferred) {
+        state.unwind = Unwind::new(design);
+    }
     let format = options.output.format;
     let output = destination.open(format)?;
     let watch = match options.sampling.truth {

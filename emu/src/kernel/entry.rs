@@ -74,8 +74,10 @@ pub async fn syscall(k: &Kernel) {
     };
     begin_with(k, path, |s| s.enter_kernel(path.functions[0].into(), false), save).await;
     enable(k, path).await;
-    body(k).await;
-    finish(k, path).await;
+    // `exit_group` does not come back.
+    if body(k).await != Outcome::Gone {
+        finish(k, path).await;
+    }
 }
 
 /// What the entry instruction and code do to the saved registers: on x86_64 the result
@@ -91,7 +93,7 @@ fn after_entry(mut regs: Regs) -> Regs {
 }
 
 /// N4 to N6.
-async fn body(k: &Kernel) {
+async fn body(k: &Kernel) -> Outcome {
     let (traced, nr, args) = enter_work(k).await;
     let sysno = Sysno::from_nr(k.arch(), nr);
     let invoke = match k.arch() {
@@ -100,6 +102,9 @@ async fn body(k: &Kernel) {
     };
     k.enter(invoke).await;
     let outcome = syscalls::dispatch(k, nr, args).await;
+    if outcome == Outcome::Gone {
+        return outcome;
+    }
     k.leave(invoke).await;
     k.step(Point::EntryN5, |s| {
         if let Outcome::Return(value) = outcome {
@@ -110,14 +115,14 @@ async fn body(k: &Kernel) {
         syscalls::trace(s, sysno, &args, outcome);
     })
     .await;
-    // `exit_group` does not come back.
-    if traced && outcome != Outcome::Gone {
+    if traced {
         k.call(Named::TraceExit.into()).await;
         k.step(Point::EntryN6, |s| exit_work(s, outcome)).await;
         k.ret().await;
     } else {
         k.step(Point::EntryN6, |_| ()).await;
     }
+    outcome
 }
 
 /// N4: whether the exit is traced, the call's number and its arguments.

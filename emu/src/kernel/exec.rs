@@ -15,6 +15,7 @@ use crate::kernel::kstack::KernelStack;
 use crate::kernel::signal::Signals;
 use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
 use crate::kernel::task::{DEFAULT_LIMITS, Image, Task, rlimit};
+use crate::kernel::unwind::{NotBuilt, Unwind};
 use crate::kernel::vfs::{File, Tree, Vfs};
 use crate::loader::auxv::Aux;
 use crate::loader::stack::{self, StackError};
@@ -145,11 +146,15 @@ pub fn exec(
             kernel: None,
             functions: Vec::new(),
             nmi_stack,
+            irq_work: Default::default(),
+            unwind_ctx_ctr: 0,
         },
         mm,
         task: new_task(task_stack, comm, program.seed),
         vfs: Vfs::new(tree, program.stdout_is_taken),
         perf: Perf::open(make_session(arch)),
+        overflows: Default::default(),
+        unwind: Unwind::new(Rc::new(NotBuilt)),
         config,
         random: SplitMix64(program.seed),
         unsupported: Default::default(),
@@ -199,6 +204,10 @@ fn new_task(stack: KernelStack, comm: Vec<u8>, seed: u64) -> Task {
         comm,
         stack,
         work: Default::default(),
+        works: Default::default(),
+        unwind: Default::default(),
+        exiting: false,
+        has_mm: true,
         signals: Signals::default(),
         caught: None,
         tls: 0,

@@ -5,7 +5,7 @@ use arch::Arch;
 use crate::kernel::paths::{EntryPath, ExitLoop};
 use crate::kernel::symbols::Named;
 use crate::kernel::task::WorkBits;
-use crate::kernel::{Kernel, Point, State, signal};
+use crate::kernel::{Kernel, Point, State, signal, task_work};
 
 /// The whole way back, from where all but the first [`EntryPath::exit`] functions of
 /// `path` have returned. Entered with interrupts off.
@@ -13,10 +13,16 @@ pub async fn to_user_mode(k: &Kernel, path: &EntryPath) {
     match path.exit_loop {
         ExitLoop::Always(function) => {
             k.call(function.into()).await;
-            exit_loop(k, None).await;
+            if exit_loop(k, None).await == Task::Gone {
+                return;
+            }
             k.ret().await;
         }
-        ExitLoop::IfWork(function) => exit_loop(k, Some(function)).await,
+        ExitLoop::IfWork(function) => {
+            if exit_loop(k, Some(function)).await == Task::Gone {
+                return;
+            }
+        }
     }
     leave(k, path).await;
 }
@@ -27,22 +33,43 @@ pub async fn leave(k: &Kernel, path: &EntryPath) {
     k.step(Point::Leave, State::leave_kernel).await;
 }
 
+/// What became of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// It goes on.
+    Lives,
+    /// It ended, and its path with it.
+    Gone,
+}
+
 /// X1 to X6. `called` is the function that the loop is in, if it is one of its own.
-async fn exit_loop(k: &Kernel, called: Option<Named>) {
+async fn exit_loop(k: &Kernel, called: Option<Named>) -> Task {
     let mut work = k.step(Point::ExitX1, read_work).await;
     if work.any() {
         let called = called.as_slice();
         k.enter(called).await;
         // Every test of a pass uses the snapshot.
         while work.any() {
-            pass(k, work).await;
+            if pass(k, work).await == Task::Gone {
+                return Task::Gone;
+            }
             work = k.step(Point::ExitX3, read_work).await;
         }
         k.leave(called).await;
     }
     k.step(Point::ExitX4, |s| s.cpu.nmi_masked |= s.arch == Arch::Aarch64).await;
-    k.step(Point::ExitX5, |_| ()).await;
+    let more = k
+        .step(Point::ExitX5, |s| {
+            let design = s.unwind.design.clone();
+            design.begin_reset(s)
+        })
+        .await;
+    if more {
+        let design = k.with(|s| s.unwind.design.clone());
+        design.reset(k).await;
+    }
     k.step(Point::ExitX6, |_| ()).await;
+    Task::Lives
 }
 
 /// Interrupts off, the work bits read; a task that ends has no work left.
@@ -55,7 +82,7 @@ fn read_work(state: &mut State) -> WorkBits {
 }
 
 /// One pass of the loop body (X2), in its fixed order.
-async fn pass(k: &Kernel, work: WorkBits) {
+async fn pass(k: &Kernel, work: WorkBits) -> Task {
     k.step(Point::ExitX2, |s| s.cpu.irqs_on = true).await;
     if work.need_resched {
         k.step(Point::ExitResched, |s| s.task.work.need_resched = false).await;
@@ -66,11 +93,18 @@ async fn pass(k: &Kernel, work: WorkBits) {
     if work.patch_pending {
         k.step(Point::ExitPatch, |s| s.task.work.patch_pending = false).await;
     }
-    if work.signal_pending {
-        signal::deliver(k).await;
+    if work.signal_pending && signal::deliver(k).await == Task::Gone {
+        return Task::Gone;
     }
     if work.notify_resume {
-        k.step(Point::ExitResume, |s| s.task.work.notify_resume = false).await;
+        let queued = |s: &mut State| {
+            s.task.work.notify_resume = false;
+            s.task.works.is_pending()
+        };
+        if k.step(Point::ExitResume, queued).await {
+            task_work::run(k).await;
+        }
     }
     k.step(Point::ExitArch, |_| ()).await;
+    Task::Lives
 }

@@ -12,16 +12,22 @@ use arch::Arch;
 
 use crate::kernel::kstack::KernelContext;
 use crate::kernel::paths::{self, NestedPath};
-use crate::kernel::state::{HARDIRQ, Interrupted, NMI, PmuIrq};
+use crate::kernel::sampling::{self, Interrupted, Overflow, UserPart};
+use crate::kernel::state::{HARDIRQ, NMI, PmuIrq};
 use crate::kernel::symbols::{Function, Named};
 use crate::kernel::{Kernel, Point, State, entry, exit};
 use crate::perf::record::Time;
 
-/// An interrupt that is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What comes before the next step of the path that runs.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a value on the stack, of one step")]
 pub enum Pending {
+    /// A software event overflowed in the step that is over.
+    Overflow(Overflow),
     /// A hardware counter overflowed.
     Pmu,
+    /// The self-interrupt of raised irq_work.
+    IrqWork,
     /// The timer fires.
     Timer,
 }
@@ -29,10 +35,13 @@ pub enum Pending {
 /// A boxed path, for interrupts, which can arrive inside any step.
 type Path = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Which interrupt arrives now, in kernel mode.
-pub fn due(state: &State) -> Option<Pending> {
+/// What comes now, in kernel mode.
+pub fn due(state: &mut State) -> Option<Pending> {
+    state.cpu.kernel?;
+    if let Some(overflow) = state.overflows.pop_front() {
+        return Some(Pending::Overflow(overflow));
+    }
     let cpu = &state.cpu;
-    cpu.kernel?;
     if cpu.nmi_masked {
         return None;
     }
@@ -44,7 +53,13 @@ pub fn due(state: &State) -> Option<Pending> {
     if !pmu_masked && state.perf.overflowed(false).is_some() {
         return Some(Pending::Pmu);
     }
-    (!masked && state.perf.next_deadline() <= cpu.clock).then_some(Pending::Timer)
+    if masked {
+        return None;
+    }
+    match cpu.irq_work.is_raised() {
+        true => Some(Pending::IrqWork),
+        false => (state.perf.next_deadline() <= cpu.clock).then_some(Pending::Timer),
+    }
 }
 
 /// A PMU overflow that hits kernel code.
@@ -96,9 +111,10 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
     k.enter(functions).await;
     let mut next = k.step(Point::NmiHandler, |s| s.perf.overflowed(in_user)).await;
     while let Some(index) = next {
+        let user = sampling::request(k, index).await;
         next = k
             .step(Point::NmiSample, |s| {
-                s.sample(index, at, None);
+                s.sample(index, at, None, user);
                 s.perf.overflowed(in_user)
             })
             .await;
@@ -136,6 +152,40 @@ pub async fn timer_in_user(k: &Kernel) {
     exit::to_user_mode(k, path).await;
 }
 
+/// The self-interrupt of irq_work arrives in kernel code.
+pub fn irq_work_in_kernel(k: Kernel) -> Path {
+    Box::pin(async move {
+        let path = &paths::of(k.arch()).kernel_irq_work;
+        let saved = k.step(Point::IrqDeliver, |s| deliver(s, path, false)).await;
+        let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
+        k.enter(inner).await;
+        irq_work_handler(&k, handler).await;
+        k.leave(inner).await;
+        k.last_step(Point::IrqReturn, |s| return_to_kernel(s, &saved));
+    })
+}
+
+/// The same in user code: its exit goes through the exit loop, which is its purpose.
+pub async fn irq_work_in_user(k: &Kernel) {
+    let path = &paths::of(k.arch()).irq_work;
+    entry::begin(k, path).await;
+    irq_work_handler(k, &path.functions[path.bookkeeping..]).await;
+    k.leave(&path.functions[path.exit..path.bookkeeping]).await;
+    exit::to_user_mode(k, path).await;
+}
+
+async fn irq_work_handler(k: &Kernel, functions: &[Named]) {
+    k.step(Point::IrqEnter, |s| {
+        s.cpu.nmi_masked = false;
+        s.cpu.preempt_count += HARDIRQ;
+    })
+    .await;
+    k.enter(functions).await;
+    k.step(Point::IrqWorkRun, |s| s.cpu.irq_work.run()).await;
+    k.leave(functions).await;
+    k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
+}
+
 /// `functions` are those of the handler.
 async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
     let mut next = k
@@ -147,9 +197,13 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
         .await;
     k.enter(functions).await;
     while let Some(index) = next {
+        let user = match k.with(|s| clock_excluded(s, index, &at)) {
+            true => UserPart::Immediate,
+            false => sampling::request(k, index).await,
+        };
         next = k
             .step(Point::IrqHandler, |s| {
-                cpu_clock(s, index, at);
+                cpu_clock(s, index, at, user);
                 expired(s)
             })
             .await;
@@ -158,25 +212,34 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
     k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
 }
 
+/// The modes that an event skips.
+fn clock_excluded(state: &State, index: usize, at: &Interrupted) -> bool {
+    let event = &state.perf.session.events[index];
+    match at {
+        Interrupted::User(_) => event.exclude_user,
+        Interrupted::Kernel { .. } => event.exclude_kernel,
+    }
+}
+
 fn expired(state: &State) -> Option<usize> {
+    if state.perf.closed {
+        return None;
+    }
     state.perf.deadlines.iter().position(|&t| t <= state.cpu.clock)
 }
 
 /// `perf_swevent_hrtimer`: a sample of the interrupted context, the timer forwarded. The
 /// idle and excluded modes are skipped.
-fn cpu_clock(state: &mut State, index: usize, at: Interrupted) {
-    let (event, now) = (&state.perf.session.events[index], state.cpu.clock);
-    let excluded = match at {
-        Interrupted::User(_) => event.exclude_user,
-        Interrupted::Kernel { .. } => event.exclude_kernel,
-    };
+fn cpu_clock(state: &mut State, index: usize, at: Interrupted, user: UserPart) {
+    let now = state.cpu.clock;
+    let excluded = clock_excluded(state, index, &at);
     let period = state.perf.counters[index].period;
     state.perf.counters[index].left = 0;
     if excluded {
         state.perf.counters[index].left = period as i64;
     } else {
         state.perf.counters[index].total += period;
-        state.sample(index, at, None);
+        state.sample(index, at, None, user);
     }
     // `hrtimer_forward_now` with a floor of 10 µs.
     let step: Time = state.perf.counters[index].period.max(10_000);

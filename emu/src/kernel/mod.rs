@@ -18,6 +18,8 @@
 //! * [`kstack`]: kernel stacks in emulated memory, frame records, saved registers.
 //! * [`state`]: all state; [`task`]: one task; [`step`]: the executor.
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
+//! * [`sampling`]: overflows become samples; [`task_work`], [`irq_work`]: what is left for
+//!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
 //! * [`paths`]: which functions a path goes through, and where its steps are.
 //! * `x86_64`, `aarch64`: the order of saved registers and the call paths.
@@ -25,22 +27,27 @@
 //! Rule numbers (`N1`, `X5`, …) are those of the kernel's own order of events at entry
 //! and exit.
 
+pub mod do_exit;
 pub mod entry;
 pub mod exec;
 pub mod exit;
 pub mod fault;
 pub mod interrupt;
+pub mod irq_work;
 pub mod kstack;
 pub mod observer;
 pub mod paths;
 pub mod point;
 pub mod run;
+pub mod sampling;
 pub mod signal;
 pub mod state;
 pub mod step;
 pub mod symbols;
 pub mod syscalls;
 pub mod task;
+pub mod task_work;
+pub mod unwind;
 pub mod user;
 pub mod vfs;
 

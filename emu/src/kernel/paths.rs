@@ -116,6 +116,10 @@ pub struct Paths {
     pub timer: EntryPath,
     /// PMU overflow in user code.
     pub pmu: EntryPath,
+    /// The self-interrupt of irq_work in user code.
+    pub irq_work: EntryPath,
+    /// The same in kernel code.
+    pub kernel_irq_work: NestedPath,
     /// Timer interrupt of kernel code.
     pub kernel_timer: NestedPath,
     /// PMU overflow in kernel code.
@@ -164,7 +168,7 @@ mod tests {
         for arch in Arch::ALL {
             let p = of(arch);
             let traps = TrapKind::ALL.map(p.trap);
-            let others = [p.syscall, p.page_fault, p.fetch_fault, p.timer, p.pmu];
+            let others = [p.syscall, p.page_fault, p.fetch_fault, p.timer, p.pmu, p.irq_work];
             for path in traps.into_iter().chain(others) {
                 let names = path.functions.iter().map(|&f| Function::from(f).name(arch));
                 assert!(names.clone().all(|n| !n.is_empty()), "{arch}: {:?}", path.functions);
@@ -173,7 +177,7 @@ mod tests {
                 assert!(depths.iter().all(|d| (1..=most).contains(d)), "{path:?}");
                 assert!(path.bookkeeping <= path.unmasked && path.exit <= path.unmasked);
             }
-            for path in [p.kernel_timer, p.kernel_pmu] {
+            for path in [p.kernel_timer, p.kernel_pmu, p.kernel_irq_work] {
                 assert!((1..=path.functions.len()).contains(&path.bookkeeping), "{path:?}");
             }
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::engine::{Budget, EngineError, Exit};
 use crate::kernel::step::Stuck;
 use crate::kernel::task::Ending;
-use crate::kernel::{Kernel, State, entry, fault, interrupt};
+use crate::kernel::{Kernel, State, do_exit, entry, fault, interrupt};
 use crate::perf::pmu;
 use crate::perf::record::Record;
 
@@ -58,7 +58,9 @@ pub fn run<E>(
         }
         let stop = interrupted.load(Ordering::Relaxed);
         if let Some(ending) = k.with(|s| ending(s, stop)) {
-            let last = k.with(exit_records);
+            // A limit of ours, or Ctrl-C, does not go through the end of a task.
+            k.with(do_exit::close_events);
+            let last = k.with(|s| std::mem::take(&mut s.perf.records));
             emit(&last).map_err(RunError::Emit)?;
             return Ok(ending);
         }
@@ -72,18 +74,6 @@ fn ending(state: &mut State, interrupted: bool) -> Option<Ending> {
         (false, true) => Some(Ending::Limit),
         (false, false) => None,
     })
-}
-
-/// `PERF_RECORD_EXIT` of the task.
-fn exit_records(state: &mut State) -> Vec<Record> {
-    let task = &state.task;
-    vec![Record::Exit {
-        pid: task.pid,
-        ppid: task.ppid,
-        tid: task.tid,
-        ptid: task.ppid,
-        time: state.cpu.clock,
-    }]
 }
 
 /// Runs user code until something happens.
@@ -115,10 +105,14 @@ fn user_budget(state: &State) -> Budget {
 /// Interrupts that arrive between two user instructions.
 async fn user_interrupts(k: &Kernel) {
     loop {
-        let (pmu, timer) =
-            k.with(|s| (s.perf.overflowed(true).is_some(), s.perf.next_deadline() <= s.cpu.clock));
+        let (pmu, irq_work, timer) = k.with(|s| {
+            let pmu = s.perf.overflowed(true).is_some();
+            (pmu, s.cpu.irq_work.is_raised(), s.perf.next_deadline() <= s.cpu.clock)
+        });
         if pmu {
             interrupt::pmu_in_user(k).await;
+        } else if irq_work {
+            interrupt::irq_work_in_user(k).await;
         } else if timer {
             interrupt::timer_in_user(k).await;
         } else {

@@ -22,7 +22,7 @@ use arch::{Arch, SigSet, Signal};
 
 use crate::kernel::symbols::Named;
 use crate::kernel::task::Ending;
-use crate::kernel::{Kernel, Point, State};
+use crate::kernel::{Kernel, Point, State, do_exit, exit, task_work};
 
 /// Signal numbers are 1 to 64.
 pub const SIGNALS: usize = 64;
@@ -154,9 +154,23 @@ impl Signals {
 }
 
 /// Signal code on the way to user mode (X2.v).
-pub async fn deliver(k: &Kernel) {
+pub async fn deliver(k: &Kernel) -> exit::Task {
     k.enter(&[Named::DoSignal, Named::GetSignal]).await;
-    let handled = k.step(Point::ExitSignal, get_signal).await;
+    // Task work comes first: an unwind sees the stack before the signal.
+    if k.with(|s| s.task.works.is_pending()) {
+        task_work::run(k).await;
+    }
+    let (handled, dead) = k
+        .step(Point::ExitSignal, |s| {
+            let lived = s.task.ending.is_none();
+            (get_signal(s), lived && s.task.ending.is_some())
+        })
+        .await;
+    if dead {
+        k.enter(&[Named::GroupExit, Named::DoExit]).await;
+        do_exit::do_exit(k).await;
+        return exit::Task::Gone;
+    }
     k.leave(&[Named::GetSignal]).await;
     if handled {
         k.call(Named::SetupFrame.into()).await;
@@ -164,6 +178,7 @@ pub async fn deliver(k: &Kernel) {
         k.ret().await;
     }
     k.leave(&[Named::DoSignal]).await;
+    exit::Task::Lives
 }
 
 /// Takes signals until one has a handler (then it is [`State::caught`]) or none is left.

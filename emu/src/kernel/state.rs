@@ -1,6 +1,6 @@
 //! All state of the modelled machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use arch::{Arch, FpState, Regs};
@@ -9,16 +9,17 @@ use crate::engine::flow::FlowSink;
 use crate::engine::schedule::Visits;
 use crate::engine::stepper::Sight;
 use crate::engine::{Arena, Budget, Engine, EngineError, Mmu, Run};
+use crate::kernel::irq_work::IrqWork;
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::observer::Observer;
+use crate::kernel::sampling::Overflow;
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Task;
-use crate::kernel::user::Present;
+use crate::kernel::unwind::Unwind;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
 use crate::mem::Mm;
-use crate::perf::callchain::{self, Chain};
-use crate::perf::record::{CpuMode, EventKind, Raw, Record, Sample, Time};
+use crate::perf::record::{EventKind, Record, Time};
 use crate::perf::session::Perf;
 
 /// The CPU as the kernel sees it: it runs user code and has user registers.
@@ -138,6 +139,10 @@ pub struct Cpu {
     pub functions: Vec<Function>,
     /// Stack of the NMI handler.
     pub nmi_stack: KernelStack,
+    /// Work raised in contexts that cannot do it.
+    pub irq_work: IrqWork,
+    /// Unwind cookies given out so far (`unwind_ctx_ctr`).
+    pub unwind_ctx_ctr: u32,
 }
 
 impl Cpu {
@@ -184,6 +189,11 @@ pub struct State {
     pub vfs: Vfs,
     /// Performance events.
     pub perf: Perf,
+    /// Overflows of software events whose samples ask for a deferred unwind: they are taken
+    /// when the step that they happened in is over.
+    pub overflows: VecDeque<Overflow>,
+    /// Deferred user unwinding.
+    pub unwind: Unwind,
     /// Options.
     pub config: Config,
     /// The seeded generator behind `getrandom`, `AT_RANDOM` and `/dev/urandom`.
@@ -231,22 +241,6 @@ impl SplitMix64 {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
         }
     }
-}
-
-/// The context that a sample describes.
-#[derive(Clone, Copy, Debug)]
-#[allow(clippy::large_enum_variant, reason = "a value for one sample, on the stack")]
-pub enum Interrupted {
-    /// User code with these registers.
-    User(Regs),
-    /// Kernel code there; `software` says that the registers were made up by a
-    /// tracepoint or software event, not by hardware.
-    Kernel {
-        /// Where.
-        at: KernelContext,
-        /// See above.
-        software: bool,
-    },
 }
 
 impl State {
@@ -386,69 +380,6 @@ impl State {
         Some((stack.load(&self.arena, addr), stack.load(&self.arena, addr + 8)))
     }
 
-    /// An event that is sampled in place happened. `at` is the user context, or `None`
-    /// for the kernel code that runs now.
-    pub fn software_event(&mut self, kind: EventKind, at: Option<&Regs>) {
-        self.event_with_raw(kind, at, None);
-    }
-
-    /// A tracepoint was hit.
-    pub fn tracepoint(&mut self, kind: EventKind, raw: Raw) {
-        self.event_with_raw(kind, None, Some(raw));
-    }
-
-    fn event_with_raw(&mut self, kind: EventKind, at: Option<&Regs>, raw: Option<Raw>) {
-        for index in 0..self.perf.session.events.len() {
-            let event = &self.perf.session.events[index];
-            let excluded = if at.is_some() { event.exclude_user } else { event.exclude_kernel };
-            if event.kind != kind || excluded || !self.perf.counters[index].count(1) {
-                continue;
-            }
-            let interrupted = match (at, self.cpu.kernel) {
-                (Some(regs), _) => Interrupted::User(*regs),
-                // The fault of a kernel copy has the registers of the copy.
-                (None, Some(at)) => {
-                    Interrupted::Kernel { at, software: kind != EventKind::PageFaults }
-                }
-                (None, None) => continue,
-            };
-            self.sample(index, interrupted, raw.clone());
-        }
-    }
-
-    /// Writes a sample of event `index`, whose counter has overflowed.
-    pub fn sample(&mut self, index: usize, at: Interrupted, raw: Option<Raw>) {
-        let period = self.perf.counters[index].take(self.cpu.clock);
-        let (mode, ip) = match &at {
-            Interrupted::User(regs) => (CpuMode::User, regs.pc),
-            Interrupted::Kernel { at, .. } => (CpuMode::Kernel, at.ip),
-        };
-        let event = &self.perf.session.events[index];
-        let callchain = if event.callchain { self.callchain(event.max_stack, &at) } else { vec![] };
-        let user = match &at {
-            Interrupted::User(regs) => *regs,
-            Interrupted::Kernel { .. } => self.user_regs(),
-        };
-        let wants_lr = self.arch == Arch::Aarch64 && event.callchain;
-        self.perf.records.push(Record::Sample(Sample {
-            event: index,
-            mode,
-            ip,
-            pid: self.task.pid,
-            tid: self.task.tid,
-            time: self.cpu.clock,
-            cpu: self.cpu.id,
-            period,
-            callchain,
-            user_lr: wants_lr.then_some(user.gp[arch::aarch64::regs::LR]),
-            raw,
-        }));
-        if let Some(observer) = &mut self.observer {
-            let sp_was_set = self.core.sp_was_set();
-            observer.sampled(&user, sp_was_set, Present { mm: &self.mm, arena: &self.arena });
-        }
-    }
-
     /// The task gets a new name: `PERF_RECORD_COMM`.
     pub fn rename_task(&mut self, comm: Vec<u8>) {
         self.task.comm = comm;
@@ -477,22 +408,6 @@ impl State {
             flags: if area.flags.shared { 1 } else { 2 },
             path,
         });
-    }
-
-    /// `get_perf_callchain`: kernel part, then user part.
-    fn callchain(&self, max_stack: u16, at: &Interrupted) -> Vec<u64> {
-        let mut chain = Chain::new(max_stack);
-        let user = match at {
-            Interrupted::User(regs) => *regs,
-            Interrupted::Kernel { at, software } => {
-                // arm64's software samples show the first address twice (measured).
-                let twice = *software && self.arch == Arch::Aarch64;
-                callchain::walk_kernel(&mut chain, at.ip, at.fp, |fp| self.frame_record(fp), twice);
-                self.user_regs()
-            }
-        };
-        callchain::walk_user(&mut chain, &user, &mut self.present());
-        chain.into_words()
     }
 }
 

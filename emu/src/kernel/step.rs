@@ -11,7 +11,7 @@ use arch::Arch;
 
 use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::symbols::{Function, Named};
-use crate::kernel::{Point, State};
+use crate::kernel::{Point, State, sampling};
 
 /// A handle on the machine, for kernel paths.
 #[derive(Clone, Debug)]
@@ -45,15 +45,16 @@ impl Kernel {
     /// path knows of the state. Interrupts that are due arrive before this returns.
     pub async fn step<T: Hash>(&self, point: Point, f: impl FnOnce(&mut State) -> T) -> T {
         let result = self.last_step(point, f);
-        let mut due = interrupt::due(&self.state.borrow());
-        while let Some(pending) = due {
-            match pending {
-                Pending::Pmu => interrupt::pmu_in_kernel(self.clone()).await,
-                Pending::Timer => interrupt::timer_in_kernel(self.clone()).await,
+        loop {
+            let due = interrupt::due(&mut self.state.borrow_mut());
+            match due {
+                Some(Pending::Overflow(o)) => sampling::overflow(self.clone(), o).await,
+                Some(Pending::Pmu) => interrupt::pmu_in_kernel(self.clone()).await,
+                Some(Pending::IrqWork) => interrupt::irq_work_in_kernel(self.clone()).await,
+                Some(Pending::Timer) => interrupt::timer_in_kernel(self.clone()).await,
+                None => return result,
             }
-            due = interrupt::due(&self.state.borrow());
         }
-        result
     }
 
     /// The last step of an interrupt of kernel code: what is due then arrives in the step

@@ -13,9 +13,9 @@ use crate::kernel::Point;
 use crate::perf::record::KernelSymbol;
 
 /// Bytes of kernel text that a function occupies.
-pub const SIZE: u64 = 0x400;
+pub const SIZE: u64 = 0x800;
 /// Offset in a function of its return addresses; its steps come before.
-const RETURNS: u64 = 0x100;
+const RETURNS: u64 = 0x400;
 const _: () = assert!(4 * (1 + Point::ALL.len() as u64) <= RETURNS && RETURNS + 4 * 190 < SIZE);
 
 macro_rules! functions {
@@ -46,6 +46,14 @@ functions! {
     GetSignal, "get_signal", "get_signal";
     SetupFrame, "x64_setup_rt_frame", "setup_rt_frame";
     TaskWorkRun, "task_work_run", "task_work_run";
+    ProcessUnwind, "process_unwind_deferred", "process_unwind_deferred";
+    UnwindCallback, "perf_unwind_deferred_callback", "perf_unwind_deferred_callback";
+    IterateSb, "perf_iterate_sb", "perf_iterate_sb";
+    IterateCtx, "perf_iterate_ctx", "perf_iterate_ctx";
+    DeferredOutput, "perf_callchain_deferred_output", "perf_callchain_deferred_output";
+    AsmIrqWork, "asm_sysvec_irq_work", "";
+    IrqWork, "sysvec_irq_work", "";
+    IrqWorkRun, "irq_work_run", "irq_work_run";
     AsmPageFault, "asm_exc_page_fault", "el0_da";
     PageFault, "exc_page_fault", "do_mem_abort";
     TranslationFault, "", "do_translation_fault";

@@ -5,6 +5,8 @@ use arch::siginfo::SigInfo;
 use crate::kernel::kstack::KernelStack;
 use crate::kernel::signal::Signals;
 use crate::kernel::state::SplitMix64;
+use crate::kernel::task_work::TaskWorks;
+use crate::kernel::unwind::TaskInfo;
 use crate::perf::record::Time;
 
 /// Work bits (`TIF_*`) that the exit loop looks at.
@@ -116,6 +118,14 @@ pub struct Task {
     pub stack: KernelStack,
     /// Work for the way back to user mode.
     pub work: WorkBits,
+    /// Task work.
+    pub works: TaskWorks,
+    /// State of the deferred unwinder.
+    pub unwind: TaskInfo,
+    /// `PF_EXITING`
+    pub exiting: bool,
+    /// It has an address space: not after `exit_mm`.
+    pub has_mm: bool,
     /// Signal state.
     pub signals: Signals,
     /// The signal whose handler is about to be entered.

@@ -76,6 +76,8 @@ pub struct Defaults {
     pub explicit: bool,
     /// `-g`
     pub callchain: bool,
+    /// `--call-graph fp,defer`
+    pub defer: bool,
     /// `--max-stack`, 0 if not given.
     pub max_stack: u16,
 }
@@ -115,6 +117,7 @@ fn parse_one(name: &str, defaults: Defaults) -> Result<Event, EventError> {
         exclude_user: !both && kernel,
         exclude_kernel: !both && user,
         callchain: defaults.callchain,
+        defer: defaults.defer,
         max_stack: defaults.max_stack,
     })
 }
@@ -123,8 +126,13 @@ fn parse_one(name: &str, defaults: Defaults) -> Result<Event, EventError> {
 mod tests {
     use super::*;
 
-    const DEFAULTS: Defaults =
-        Defaults { rate: Rate::Frequency(4000), explicit: false, callchain: true, max_stack: 0 };
+    const DEFAULTS: Defaults = Defaults {
+        rate: Rate::Frequency(4000),
+        explicit: false,
+        callchain: true,
+        defer: false,
+        max_stack: 0,
+    };
 
     #[test]
     fn names_and_modifiers() {

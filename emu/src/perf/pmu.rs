@@ -137,6 +137,7 @@ mod tests {
             exclude_user: false,
             exclude_kernel: false,
             callchain: false,
+            defer: false,
             max_stack: 0,
         }
     }

@@ -161,6 +161,21 @@ pub enum Record {
     },
     /// An event overflowed.
     Sample(Sample),
+    /// `PERF_RECORD_CALLCHAIN_DEFERRED`: the user stack that a cookie stands for.
+    CallchainDeferred {
+        /// Process id.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// When it was written.
+        time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
+        /// The cookie of the samples that it belongs to.
+        cookie: u64,
+        /// User addresses, innermost first, without a context marker; at most 512.
+        ips: Vec<u64>,
+    },
 }
 
 /// What kind of thing an event counts (`perf_event_attr.type`, `.config`).
@@ -208,6 +223,8 @@ pub struct Event {
     pub exclude_kernel: bool,
     /// Callchains are sampled (`-g`).
     pub callchain: bool,
+    /// User callchains are deferred to the return to user mode (`--call-graph fp,defer`).
+    pub defer: bool,
     /// `sample_max_stack` (`--max-stack`), 0 for the kernel's default of 127.
     pub max_stack: u16,
 }

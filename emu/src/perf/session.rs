@@ -18,6 +18,8 @@ pub struct Perf {
     pub records: Vec<Record>,
     /// The PMU counts; false from its interrupt to the return from it.
     pub counting: bool,
+    /// The task's events are gone.
+    pub closed: bool,
     /// Kernel instructions since the last modelled branch, less than
     /// [`KERNEL_BRANCH_EVERY`].
     since_branch: u64,
@@ -39,7 +41,15 @@ impl Perf {
                 _ => Time::MAX,
             })
             .collect();
-        Perf { session, counters, records: Vec::new(), counting: true, since_branch: 0, deadlines }
+        Perf {
+            session,
+            counters,
+            records: Vec::new(),
+            counting: true,
+            closed: false,
+            since_branch: 0,
+            deadlines,
+        }
     }
 
     /// Events with their counters.
@@ -68,7 +78,7 @@ impl Perf {
 
     /// Kernel steps ran: adds to the hardware counters unless the PMU stands still.
     pub fn count_kernel(&mut self, cost: u64) {
-        if !self.counting {
+        if !self.counting || self.closed {
             return;
         }
         let since = self.since_branch + cost;
@@ -88,6 +98,9 @@ impl Perf {
     /// Whether a hardware counter has overflowed. An event that does not count in kernel
     /// mode does not interrupt there: its overflow waits for the return to user mode.
     pub fn overflowed(&self, in_user: bool) -> Option<usize> {
+        if self.closed {
+            return None;
+        }
         self.events().position(|(event, counter)| {
             event.kind.is_hardware()
                 && counter.left <= 0
@@ -98,6 +111,9 @@ impl Perf {
 
     /// When the next `cpu-clock` timer fires.
     pub fn next_deadline(&self) -> Time {
+        if self.closed {
+            return Time::MAX;
+        }
         self.deadlines.iter().copied().min().unwrap_or(Time::MAX)
     }
 }

@@ -64,6 +64,7 @@ pub fn event(kind: EventKind, name: &str) -> Event {
         exclude_user: false,
         exclude_kernel: false,
         callchain: true,
+        defer: false,
         max_stack: 0,
     }
 }

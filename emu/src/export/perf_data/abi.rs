@@ -71,6 +71,10 @@ pub mod flag {
     pub const KSYMBOL: u64 = 1 << 29;
     /// `build_id`
     pub const BUILD_ID: u64 = 1 << 34;
+    /// `defer_callchain`
+    pub const DEFER_CALLCHAIN: u64 = 1 << 38;
+    /// `defer_output`
+    pub const DEFER_OUTPUT: u64 = 1 << 39;
 }
 
 /// `PERF_FORMAT_ID`
@@ -90,6 +94,8 @@ pub mod record {
     pub const MMAP2: u32 = 10;
     /// `PERF_RECORD_KSYMBOL`
     pub const KSYMBOL: u32 = 17;
+    /// `PERF_RECORD_CALLCHAIN_DEFERRED`
+    pub const CALLCHAIN_DEFERRED: u32 = 22;
     /// `PERF_RECORD_HEADER_ATTR`
     pub const HEADER_ATTR: u32 = 64;
     /// `PERF_RECORD_HEADER_TRACING_DATA`

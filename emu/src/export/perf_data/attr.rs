@@ -132,6 +132,12 @@ fn flags(event: &Event, first: bool) -> u64 {
     if event.exclude_user || event.exclude_kernel {
         flags |= flag::EXCLUDE_HV; // perf's :u and :k name one level each
     }
+    if event.defer {
+        flags |= flag::DEFER_CALLCHAIN;
+        if first {
+            flags |= flag::DEFER_OUTPUT;
+        }
+    }
     if first {
         flags |= flag::MMAP
             | flag::COMM

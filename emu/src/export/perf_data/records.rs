@@ -84,6 +84,13 @@ impl Encoder {
                 self.push(out, record::EXIT, 0, &body, id);
             }
             Record::Sample(sample) => self.sample(sample, out)?,
+            Record::CallchainDeferred { pid, tid, time, cookie, ips, .. } => {
+                let mut body = cookie.to_le_bytes().to_vec();
+                body.extend((ips.len() as u64).to_le_bytes());
+                body.extend(ips.iter().flat_map(|ip| ip.to_le_bytes()));
+                let id = SampleId { pid: *pid, tid: *tid, time: *time };
+                self.push(out, record::CALLCHAIN_DEFERRED, misc::USER, &body, id);
+            }
         }
         Ok(())
     }

@@ -66,6 +66,17 @@ pub const PATHS: Paths = Paths {
         exit: 4,
         exit_loop: LOOP,
     },
+    irq_work: EntryPath {
+        functions: &[AsmTimer, Timer, El0IrqCommon, El0Interrupt, Named::IrqWorkRun],
+        bookkeeping: 4,
+        unmasked: 4,
+        exit: 4,
+        exit_loop: LOOP,
+    },
+    kernel_irq_work: NestedPath {
+        functions: &[KernelTimer, KernelTimerHandler, El1Interrupt, Named::IrqWorkRun],
+        bookkeeping: 3,
+    },
     kernel_timer: NestedPath {
         functions: &[KernelTimer, KernelTimerHandler, El1Interrupt, HrtimerInterrupt, RunQueues],
         bookkeeping: 3,

@@ -25,7 +25,7 @@ use arch::{Arch, Errno};
 
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Ending;
-use crate::kernel::{Kernel, Point, State, aarch64, x86_64};
+use crate::kernel::{Kernel, Point, State, aarch64, do_exit, x86_64};
 
 /// Result of a system call's work.
 pub type SysResult = Result<u64, Errno>;
@@ -58,7 +58,12 @@ pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
     k.enter(inner).await;
     let outcome = match sysno {
         Sysno::RtSigreturn => k.step(Point::Body, signals::rt_sigreturn).await,
-        Sysno::Exit | Sysno::ExitGroup => k.step(Point::Body, |s| exit(s, args[0])).await,
+        Sysno::Exit | Sysno::ExitGroup => {
+            k.step(Point::Body, |s| exit(s, args[0])).await;
+            k.with(|s| trace(s, Some(sysno), &args, Outcome::Gone));
+            do_exit::do_exit(k).await;
+            return Outcome::Gone;
+        }
         Sysno::Nanosleep | Sysno::ClockNanosleep => time::sleep(k, sysno, args).await,
         _ => {
             let body = |s: &mut State| (call(s, sysno, args), s.task.sleep_until.take());
@@ -76,9 +81,8 @@ pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
     outcome
 }
 
-fn exit(state: &mut State, status: u64) -> Outcome {
+fn exit(state: &mut State, status: u64) {
     state.task.ending = Some(Ending::Exited(status as u8));
-    Outcome::Gone
 }
 
 fn call(state: &mut State, sysno: Sysno, mut args: [u64; 6]) -> u64 {

@@ -68,6 +68,14 @@ pub const PATHS: Paths = Paths {
         exit: 1,
         exit_loop: IRQENTRY_EXIT,
     },
+    irq_work: EntryPath {
+        functions: &[AsmIrqWork, IrqWork, IrqWorkRun],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 1,
+        exit_loop: IRQENTRY_EXIT,
+    },
+    kernel_irq_work: NestedPath { functions: &[AsmIrqWork, IrqWork, IrqWorkRun], bookkeeping: 2 },
     kernel_timer: NestedPath {
         functions: &[AsmTimer, Timer, HrtimerInterrupt, RunQueues],
         bookkeeping: 2,

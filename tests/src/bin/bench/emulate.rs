@@ -57,8 +57,13 @@ pub fn emulate_with<T>(
         boot_time: 0,
         max_instructions: u64::MAX,
     };
-    let defaults =
-        Defaults { rate: Rate::Period(period), explicit: true, callchain: true, max_stack: 0 };
+    let defaults = Defaults {
+        rate: Rate::Period(period),
+        explicit: true,
+        callchain: true,
+        defer: false,
+        max_stack: 0,
+    };
     let events = event::parse("cycles", defaults)?;
     let session = |arch| Session {
         arch,

@@ -1,0 +1,218 @@
+//! Linux 7.3: a bit for each tracer, a mask in each task, SRCU around the callbacks.
+//!
+//! ```text
+//! task.mask = PENDING | USED | bits of the tracers that asked since the last reset
+//! ```
+
+use arch::Errno;
+use unwinder::fp::unwind_user::MAX_ENTRIES;
+
+use crate::deferred::{capture, id};
+use crate::kernel::symbols::Named;
+use crate::kernel::task_work::{Notify, TaskWork};
+use crate::kernel::unwind::{Design, Path, Requested, Tracer, Work, WorkId, call_back};
+use crate::kernel::{Kernel, Point, State};
+
+/// Task work is queued.
+pub const PENDING: u64 = 1;
+/// Something was captured.
+pub const USED: u64 = 2;
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Mask;
+
+impl Design for Mask {
+    fn name(&self) -> &'static str {
+        "mask"
+    }
+
+    fn request<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, Requested> {
+        Box::pin(request(k, work))
+    }
+
+    fn task_work<'a>(&'a self, k: &'a Kernel, _item: TaskWork) -> Path<'a, ()> {
+        Box::pin(process(k))
+    }
+
+    /// R1.
+    fn begin_reset(&self, s: &mut State) -> bool {
+        s.task.unwind.mask != 0
+    }
+
+    fn reset<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()> {
+        Box::pin(reset(k))
+    }
+
+    fn exit_flush<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()> {
+        Box::pin(async move {
+            if k.step(Point::UnwindFlush, |s| s.task.unwind.mask & PENDING != 0).await {
+                process(k).await;
+                k.step(Point::UnwindFlushCancel, |s| s.task.works.cancel(TaskWork::Unwind)).await;
+            }
+        })
+    }
+
+    fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
+        Box::pin(init(k, tracer))
+    }
+}
+
+/// Q1 to Q12.
+async fn request(k: &Kernel, work: WorkId) -> Requested {
+    if !k.step(Point::RequestQ2, |s| s.task.is_user()).await {
+        return Requested::refused(Errno::EINVAL);
+    }
+    let in_nmi = k.step(Point::RequestQ3, |s| s.cpu.level() == 3).await;
+    let notify = if in_nmi { Notify::NmiCurrent } else { Notify::Resume };
+    // Q4: the guard against -1 never fires, the variable has no sign. Q5: the shift takes the
+    // low six bits (H7).
+    let bit = k.step(Point::RequestQ4, |s| s.unwind.works[work.0 as usize].bit).await;
+    let bit = 1u64.wrapping_shl(bit as u32);
+    let irqs_on = k.step(Point::RequestQ6, |s| std::mem::replace(&mut s.cpu.irqs_on, false)).await;
+    let answer = request_irqs_off(k, bit, notify).await;
+    k.step(Point::RequestQ12, |s| s.cpu.irqs_on = irqs_on).await;
+    answer
+}
+
+/// Q7 to Q11.
+async fn request_irqs_off(k: &Kernel, bit: u64, notify: Notify) -> Requested {
+    let cookie = id::get(k).await;
+    let old = k.step(Point::RequestQ8, |s| s.task.unwind.mask).await;
+    if old & bit != 0 {
+        return Requested { ret: 1, cookie };
+    }
+    let old = k
+        .step(Point::RequestQ9, |s| {
+            let mask = s.task.unwind.mask;
+            s.task.unwind.mask = mask | PENDING | bit;
+            mask
+        })
+        .await;
+    if old & (PENDING | bit) != 0 {
+        // Q10: the bit itself, as an `int`.
+        return Requested { ret: i64::from((old & bit) as i32), cookie };
+    }
+    let added = k
+        .step(Point::RequestQ11, |s| {
+            let added = s.add_task_work(TaskWork::Unwind, notify);
+            if added.is_err() {
+                s.task.unwind.mask = 0;
+            }
+            added
+        })
+        .await;
+    let ret = added.map_or_else(|errno| errno.to_ret() as i64, |()| 0);
+    Requested { ret, cookie }
+}
+
+/// P1 to P9.
+async fn process(k: &Kernel) {
+    k.call(Named::ProcessUnwind.into()).await;
+    let pending = |s: &mut State| s.task.unwind.mask & PENDING != 0;
+    if k.step(Point::ProcessP1, pending).await {
+        let bits = k
+            .step(Point::ProcessP2, |s| {
+                let mask = s.task.unwind.mask;
+                s.task.unwind.mask = mask & !PENDING;
+                mask
+            })
+            .await;
+        serve(k, bits).await;
+    }
+    k.ret().await;
+}
+
+/// P3 to P9.
+async fn serve(k: &Kernel, mut bits: u64) {
+    let captured = capture::capture(k, MAX_ENTRIES, |_| false).await;
+    if captured.is_ok() {
+        k.step(Point::CaptureC7, |s| s.task.unwind.mask |= USED).await;
+    }
+    let completed = |s: &mut State| s.task.unwind.cache.as_ref().map(|c| c.completed);
+    if let Some(completed) = k.step(Point::ProcessP5, completed).await {
+        bits &= !completed;
+    }
+    let (cookie, trace) = k
+        .step(Point::ProcessP6, |s| {
+            let trace = if captured.is_ok() { capture::cached(s) } else { Vec::new() };
+            (s.task.unwind.id, trace)
+        })
+        .await;
+    let works = k
+        .step(Point::ProcessP7, |s| {
+            s.unwind.traversals += 1;
+            s.unwind.list.clone()
+        })
+        .await;
+    for work in works {
+        let asked = |s: &mut State| {
+            let bit = s.unwind.works[work.0 as usize].bit;
+            bit >= 0 && bits >> bit & 1 != 0
+        };
+        if k.step(Point::ProcessP8, asked).await {
+            call_back(k, work, &trace, cookie).await;
+            // The bit is read again after the callback.
+            k.step(Point::ProcessP8Completed, |s| {
+                let bit = s.unwind.works[work.0 as usize].bit;
+                if let Some(cache) = &mut s.task.unwind.cache {
+                    cache.completed |= 1u64.wrapping_shl(bit as u32);
+                }
+            })
+            .await;
+        }
+    }
+    k.step(Point::ProcessP9, |s| s.unwind.traversals -= 1).await;
+}
+
+/// R2 to R6; R1 was [`Design::begin_reset`].
+async fn reset(k: &Kernel) {
+    // R3: an NMI's change in between starts it again.
+    let mut bits = k.step(Point::ResetR2, |s| s.task.unwind.mask).await;
+    loop {
+        if bits & PENDING != 0 {
+            return;
+        }
+        let found = k
+            .step(Point::ResetR3, |s| {
+                let mask = s.task.unwind.mask;
+                if mask == bits {
+                    s.task.unwind.mask = 0;
+                    s.unwind.exit_stores += 1;
+                }
+                mask
+            })
+            .await;
+        if found == bits {
+            break;
+        }
+        bits = found;
+    }
+    k.step(Point::ResetR4, |s| s.task.unwind.id = 0).await;
+    let clear = |s: &mut State| s.task.unwind.cache.as_mut().map(|c| c.entries.clear()).is_some();
+    if k.step(Point::ResetR5, clear).await {
+        k.step(Point::ResetR6, |s| {
+            if let Some(cache) = &mut s.task.unwind.cache {
+                cache.completed = 0;
+            }
+        })
+        .await;
+    }
+}
+
+async fn init(k: &Kernel, tracer: Tracer) -> Result<WorkId, Errno> {
+    let registered = k
+        .step(Point::InitList, |s| {
+            let free = (!s.unwind.mask).trailing_zeros();
+            if free == 64 {
+                return Err(Errno::EBUSY);
+            }
+            s.unwind.mask |= 1 << free;
+            // A traversal may meet it before it has its function.
+            Ok(s.unwind.push_front(Work { bit: free as i32, tracer: None, queued: None }))
+        })
+        .await;
+    if let Ok(WorkId(index)) = registered {
+        k.step(Point::InitFunction, |s| s.unwind.works[index as usize].tracer = Some(tracer)).await;
+    }
+    registered
+}

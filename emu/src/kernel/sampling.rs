@@ -1,0 +1,188 @@
+//! Overflows become samples: software events in place, `perf_event_overflow`, the callchain.
+//!
+//! ```text
+//!  count ─► overflow ─► [request of a deferred unwind] ─► chain ─► record
+//! ```
+//!
+//! A request has steps of its own. So the overflow of a software event, which happens inside
+//! another path's step, waits in [`State::overflows`] until that step is over, and is taken in
+//! the same context; without a request it is taken on the spot.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use arch::{Arch, Regs};
+
+use crate::kernel::kstack::KernelContext;
+use crate::kernel::unwind::PERF;
+use crate::kernel::user::Present;
+use crate::kernel::{Kernel, Point, State};
+use crate::perf::callchain::{self, Chain};
+use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, context};
+
+/// The context that a sample describes.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a value for one sample, on the stack")]
+pub enum Interrupted {
+    /// User code with these registers.
+    User(Regs),
+    /// Kernel code there; `software` says that the registers were made up by a
+    /// tracepoint or software event, not by hardware.
+    Kernel {
+        /// Where.
+        at: KernelContext,
+        /// See above.
+        software: bool,
+    },
+}
+
+/// A software event that overflowed.
+#[derive(Clone, Debug)]
+pub struct Overflow {
+    /// Its index in the session.
+    pub event: usize,
+    /// What it hit.
+    pub at: Interrupted,
+    /// A tracepoint's payload.
+    pub raw: Option<Raw>,
+}
+
+/// What `perf_callchain` got from the deferred unwinder before the walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UserPart {
+    /// The user stack is walked now.
+    Immediate,
+    /// This cookie stands for it.
+    Deferred(u64),
+}
+
+/// `perf_callchain`: asks for a deferred unwind if the event wants it. A request that is
+/// refused, or answered with cookie 0, leaves the immediate walk.
+pub async fn request(k: &Kernel, event: usize) -> UserPart {
+    if !k.with(|s| s.defers(event)) {
+        return UserPart::Immediate;
+    }
+    let design = k.with(|s| s.unwind.design.clone());
+    let answer = design.request(k, PERF).await;
+    match answer.ret >= 0 && answer.cookie != 0 {
+        true => UserPart::Deferred(answer.cookie),
+        false => UserPart::Immediate,
+    }
+}
+
+/// Takes the overflow of a software event. Boxed: it happens inside any step.
+pub fn overflow(k: Kernel, o: Overflow) -> Pin<Box<dyn Future<Output = ()>>> {
+    Box::pin(async move {
+        let user = request(&k, o.event).await;
+        k.step(Point::SoftwareSample, |s| s.sample(o.event, o.at, o.raw, user)).await;
+    })
+}
+
+impl State {
+    /// Whether samples of the event ask for a deferred unwind: an unwinder is built, user
+    /// callchains are wanted, and the task has user memory.
+    pub fn defers(&self, event: usize) -> bool {
+        let event: &Event = &self.perf.session.events[event];
+        event.callchain && event.defer && self.unwind.available(self.arch) && self.task.has_mm
+    }
+
+    /// An event that is sampled in place happened. `at` is the user context, or `None`
+    /// for the kernel code that runs now.
+    pub fn software_event(&mut self, kind: EventKind, at: Option<&Regs>) {
+        self.event_with_raw(kind, at, None);
+    }
+
+    /// A tracepoint was hit.
+    pub fn tracepoint(&mut self, kind: EventKind, raw: Raw) {
+        self.event_with_raw(kind, None, Some(raw));
+    }
+
+    fn event_with_raw(&mut self, kind: EventKind, at: Option<&Regs>, raw: Option<Raw>) {
+        if self.perf.closed {
+            return;
+        }
+        for index in 0..self.perf.session.events.len() {
+            let event = &self.perf.session.events[index];
+            let excluded = if at.is_some() { event.exclude_user } else { event.exclude_kernel };
+            if event.kind != kind || excluded || !self.perf.counters[index].count(1) {
+                continue;
+            }
+            let interrupted = match (at, self.cpu.kernel) {
+                (Some(regs), _) => Interrupted::User(*regs),
+                // The fault of a kernel copy has the registers of the copy.
+                (None, Some(at)) => {
+                    Interrupted::Kernel { at, software: kind != EventKind::PageFaults }
+                }
+                (None, None) => continue,
+            };
+            if self.defers(index) {
+                let overflow = Overflow { event: index, at: interrupted, raw: raw.clone() };
+                self.overflows.push_back(overflow);
+            } else {
+                self.sample(index, interrupted, raw.clone(), UserPart::Immediate);
+            }
+        }
+    }
+
+    /// Writes a sample of event `index`, whose counter has overflowed.
+    pub fn sample(&mut self, index: usize, at: Interrupted, raw: Option<Raw>, part: UserPart) {
+        let period = self.perf.counters[index].take(self.cpu.clock);
+        let (mode, ip) = match &at {
+            Interrupted::User(regs) => (CpuMode::User, regs.pc),
+            Interrupted::Kernel { at, .. } => (CpuMode::Kernel, at.ip),
+        };
+        let event = &self.perf.session.events[index];
+        let callchain = match event.callchain {
+            true => self.callchain(event.max_stack, &at, part),
+            false => Vec::new(),
+        };
+        let user = match &at {
+            Interrupted::User(regs) => *regs,
+            Interrupted::Kernel { .. } => self.user_regs(),
+        };
+        let wants_lr = self.arch == Arch::Aarch64 && event.callchain;
+        self.perf.records.push(Record::Sample(Sample {
+            event: index,
+            mode,
+            ip,
+            pid: self.task.pid,
+            tid: self.task.tid,
+            time: self.cpu.clock,
+            cpu: self.cpu.id,
+            period,
+            callchain,
+            user_lr: wants_lr.then_some(user.gp[arch::aarch64::regs::LR]),
+            raw,
+        }));
+        if let Some(observer) = &mut self.observer {
+            let sp_was_set = self.core.sp_was_set();
+            observer.sampled(&user, sp_was_set, Present { mm: &self.mm, arena: &self.arena });
+        }
+    }
+
+    /// `get_perf_callchain`: kernel part, then user part. The cookie goes through the budget
+    /// of context markers, as its marker does.
+    fn callchain(&self, max_stack: u16, at: &Interrupted, part: UserPart) -> Vec<u64> {
+        let mut chain = Chain::new(max_stack);
+        let user = match at {
+            Interrupted::User(regs) => *regs,
+            Interrupted::Kernel { at, software } => {
+                // arm64's software samples show the first address twice (measured).
+                let twice = *software && self.arch == Arch::Aarch64;
+                callchain::walk_kernel(&mut chain, at.ip, at.fp, |fp| self.frame_record(fp), twice);
+                self.user_regs()
+            }
+        };
+        match part {
+            UserPart::Deferred(cookie) => {
+                chain.store_context(context::USER_DEFERRED);
+                chain.store_context(cookie);
+            }
+            UserPart::Immediate if self.task.has_mm => {
+                callchain::walk_user(&mut chain, &user, &mut self.present());
+            }
+            UserPart::Immediate => {}
+        }
+        chain.into_words()
+    }
+}

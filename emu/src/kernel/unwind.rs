@@ -1,0 +1,274 @@
+//! Deferred user unwinding as the rest of the kernel sees it: the state, and the trait that the
+//! designs in [`crate::deferred`] implement.
+//!
+//! ```text
+//!  sample ─► request ─► cookie in the sample, task work queued
+//!                            │
+//!  exit loop ─► task work ─► capture, callbacks of the tracers ─► record with the cookie
+//!           └─► X5 reset
+//! ```
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use arch::{Arch, Errno};
+
+use crate::kernel::symbols::Named;
+use crate::kernel::task_work::TaskWork;
+use crate::kernel::{Kernel, Point, State};
+use crate::perf::record::Record;
+
+/// A path of steps.
+pub type Path<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A tracer's work, by its place in [`Unwind::works`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkId(pub u32);
+
+/// Perf's single work, registered at boot.
+pub const PERF: WorkId = WorkId(0);
+
+/// What a request answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Requested {
+    /// 0: a callback will come; positive: it was already due or made; else minus an errno.
+    pub ret: i64,
+    /// Names the stack; 0 if there is none.
+    pub cookie: u64,
+}
+
+impl Requested {
+    /// Refused, with no cookie.
+    pub const fn refused(errno: Errno) -> Requested {
+        Requested { ret: errno.to_ret() as i64, cookie: 0 }
+    }
+}
+
+/// A design of the deferred unwinder: who is asked, what is kept, who is called.
+pub trait Design: fmt::Debug {
+    /// The word of `--deferred`.
+    fn name(&self) -> &'static str;
+
+    /// Asks for the current task's user stack on behalf of `work`. In any context.
+    fn request<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, Requested>;
+
+    /// A task-work item of the design runs: stack captured, tracers called.
+    fn task_work<'a>(&'a self, k: &'a Kernel, item: TaskWork) -> Path<'a, ()>;
+
+    /// What the exit to user mode does in any case (the first step of X5), in one step.
+    /// Returns whether [`Design::reset`] has more to do.
+    fn begin_reset(&self, state: &mut State) -> bool;
+
+    /// The rest of X5.
+    fn reset<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()>;
+
+    /// The task ends, its memory is still there: what is pending is done, or not.
+    fn exit_flush<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()>;
+
+    /// Registers a tracer.
+    fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>>;
+}
+
+/// A kernel without the unwinder: requests are refused.
+#[derive(Clone, Copy, Debug)]
+pub struct NotBuilt;
+
+impl Design for NotBuilt {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn request<'a>(&'a self, _k: &'a Kernel, _work: WorkId) -> Path<'a, Requested> {
+        Box::pin(async { Requested::refused(Errno::ENOSYS) })
+    }
+
+    fn task_work<'a>(&'a self, _k: &'a Kernel, _item: TaskWork) -> Path<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn begin_reset(&self, _state: &mut State) -> bool {
+        false
+    }
+
+    fn reset<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn exit_flush<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn init<'a>(&'a self, _k: &'a Kernel, _tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
+        Box::pin(async { Err(Errno::ENOSYS) })
+    }
+}
+
+/// Who is called back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tracer {
+    /// `perf_unwind_deferred_callback`: a record for every event that has `defer_output`.
+    Perf,
+    /// Keeps what it is told in [`Unwind::calls`], as an ftrace instance would in its buffer.
+    Log,
+}
+
+/// A registered work (`struct unwind_work`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Work {
+    /// Its bit, where the design has bits; -1 after it was cancelled.
+    pub bit: i32,
+    /// Its callback; `None` while it is being registered.
+    pub tracer: Option<Tracer>,
+    /// Thread on whose list its own task-work item is, where it has one.
+    pub queued: Option<u32>,
+}
+
+/// A callback that was made to a [`Tracer::Log`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Call {
+    /// To whom.
+    pub work: WorkId,
+    /// Thread that the stack is of.
+    pub tid: u32,
+    /// Its name.
+    pub cookie: u64,
+    /// The stack.
+    pub trace: Vec<u64>,
+}
+
+/// The per-task cache page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Cache {
+    /// Works that have been served from it, by bit (mask design).
+    pub completed: u64,
+    /// The walked stack, empty if there is none.
+    pub entries: Vec<u64>,
+}
+
+/// Per-task state (`struct unwind_task_info`), as far as the design uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TaskInfo {
+    /// Bits of the works that asked, with the reserved ones (mask design).
+    pub mask: u64,
+    /// The cookie, or the timestamp; 0 if nobody asked.
+    pub id: u64,
+    /// Task work is queued (designs without a mask).
+    pub pending: bool,
+    /// Allocated when first needed, kept until the task is gone.
+    pub cache: Option<Cache>,
+}
+
+/// Global state.
+#[derive(Debug)]
+pub struct Unwind {
+    /// Which design.
+    pub design: Rc<dyn Design>,
+    /// Works that were ever registered.
+    pub works: Vec<Work>,
+    /// Those that are, newest first.
+    pub list: Vec<WorkId>,
+    /// Bits in use, the reserved ones included (mask design).
+    pub mask: u64,
+    /// Readers inside the SRCU section, or owners of the mutex.
+    pub traversals: u32,
+    /// What the clock of the timestamp design shows.
+    pub clock: Clock,
+    /// Calls of [`Tracer::Log`]s.
+    pub calls: Vec<Call>,
+    /// Stores to a task's unwind state on the exit path.
+    pub exit_stores: u64,
+}
+
+/// `local_clock()`: the virtual clock as a kernel with a coarse one sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Clock {
+    /// Nanoseconds between two values: 1, or a tick where it is made from jiffies.
+    pub granularity: u64,
+    /// What it shows at boot.
+    pub start: u64,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { granularity: 1, start: 0 }
+    }
+}
+
+impl Clock {
+    /// Its value `now` nanoseconds after boot.
+    pub const fn at(self, now: u64) -> u64 {
+        self.start.wrapping_add(now / self.granularity * self.granularity)
+    }
+}
+
+impl Unwind {
+    /// This design, with perf's work, which is registered at boot: it gets the first bit that
+    /// is not reserved.
+    pub fn new(design: Rc<dyn Design>) -> Unwind {
+        Unwind {
+            design,
+            works: vec![Work { bit: 2, tracer: Some(Tracer::Perf), queued: None }],
+            list: vec![PERF],
+            mask: 0b111,
+            traversals: 0,
+            clock: Clock::default(),
+            calls: Vec::new(),
+            exit_stores: 0,
+        }
+    }
+
+    /// Whether the unwinder is built: on x86_64 in Linux 7.3. Elsewhere perf takes the
+    /// attribute bit and ignores it.
+    pub const fn available(&self, arch: Arch) -> bool {
+        matches!(arch, Arch::X86_64)
+    }
+
+    /// Puts a work in front of the list.
+    pub fn push_front(&mut self, work: Work) -> WorkId {
+        let id = WorkId(self.works.len() as u32);
+        self.works.push(work);
+        self.list.insert(0, id);
+        id
+    }
+}
+
+/// Calls a work's callback, if it has one already.
+pub async fn call_back(k: &Kernel, work: WorkId, trace: &[u64], cookie: u64) {
+    let tracer = k.with(|s| s.unwind.works[work.0 as usize].tracer);
+    match tracer {
+        Some(Tracer::Perf) => perf_callback(k, trace, cookie).await,
+        Some(Tracer::Log) => {
+            let call = |s: &mut State| {
+                let tid = s.task.tid;
+                s.unwind.calls.push(Call { work, tid, cookie, trace: trace.to_vec() });
+            };
+            k.step(Point::CallbackLog, call).await;
+        }
+        None => {}
+    }
+}
+
+/// `perf_unwind_deferred_callback`: every event with `defer_output` gets a record, whoever
+/// asked.
+async fn perf_callback(k: &Kernel, trace: &[u64], cookie: u64) {
+    const FUNCTIONS: [Named; 4] =
+        [Named::UnwindCallback, Named::IterateSb, Named::IterateCtx, Named::DeferredOutput];
+    k.enter(&FUNCTIONS).await;
+    k.step(Point::DeferredOutput, |s| {
+        if s.perf.closed || !s.perf.session.events.iter().any(|e| e.defer) {
+            return;
+        }
+        s.perf.records.push(Record::CallchainDeferred {
+            pid: s.task.pid,
+            tid: s.task.tid,
+            time: s.cpu.clock,
+            cpu: s.cpu.id,
+            cookie,
+            ips: trace.to_vec(),
+        });
+    })
+    .await;
+    k.leave(&FUNCTIONS).await;
+}
