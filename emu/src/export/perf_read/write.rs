@@ -1,11 +1,14 @@
 //! A file made of another one: its attributes, new records, its features.
 
-use super::super::perf_data::abi::{ATTR_SIZE, FILE_HEADER_SIZE, MAGIC};
-use super::{Attr, PerfFile};
+use std::borrow::Cow;
+
+use super::cursor::Cursor;
+use super::{Attr, Feature, PerfFile, ReadError};
+use crate::export::perf_data::abi::{ATTR_SIZE, FILE_HEADER_SIZE, MAGIC, feature};
 
 impl PerfFile<'_> {
     /// The bytes of a file with the attributes and features of this one and the records
-    /// `data`. `flags` are cleared in every attribute.
+    /// `data`. `flags` are cleared in every attribute, and in its copy among the features.
     ///
     /// perf refuses attributes that are longer than those it knows. Words behind the 128 bytes
     /// that perf 6.1 knows are left out if they are 0 in all events.
@@ -50,7 +53,7 @@ impl PerfFile<'_> {
             at += feature.bytes.len();
         }
         for feature in &self.features {
-            out.extend(feature.bytes);
+            out.extend(&*content(feature, flags));
         }
         out
     }
@@ -63,4 +66,44 @@ fn structure(attr: &Attr, size: usize, flags: u64) -> Vec<u8> {
     bytes[4..8].copy_from_slice(&(size as u32).to_le_bytes());
     bytes[40..48].copy_from_slice(&(attr.flags & !flags).to_le_bytes());
     bytes
+}
+
+/// The content of a feature section, of `EVENT_DESC` without `flags`: perf warns of bits that
+/// it does not know. A section that is not laid out as it should be stays as it is.
+fn content<'a>(section: &Feature<'a>, flags: u64) -> Cow<'a, [u8]> {
+    let places = match section.bit {
+        feature::EVENT_DESC => flag_words(section.bytes).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let mut bytes = Cow::Borrowed(section.bytes);
+    for at in places {
+        let Some(place) = bytes.to_mut().get_mut(at..).and_then(|rest| rest.first_chunk_mut())
+        else {
+            continue;
+        };
+        *place = (u64::from_le_bytes(*place) & !flags).to_le_bytes();
+    }
+    bytes
+}
+
+/// Where the flag words of the attributes are in an `EVENT_DESC` section:
+///
+/// ```text
+/// u32 events  u32 size │ for each: perf_event_attr of that size  u32 ids  u32 length, name  ids
+/// ```
+fn flag_words(section: &[u8]) -> Result<Vec<usize>, ReadError> {
+    let mut c = Cursor::new(section, 0, section.len() as u64, "EVENT_DESC")?;
+    let (events, size) = (c.u32("number of events")?, c.u32("attr size")?);
+    let mut places = Vec::new();
+    for _ in 0..events {
+        let at = c.at() as usize + 40;
+        if c.take(u64::from(size), "attr")?.len() >= 48 {
+            places.push(at);
+        }
+        let ids = c.u32("number of ids")?;
+        let len = c.u32("name's length")?;
+        c.take(u64::from(len), "name")?;
+        c.words(u64::from(ids), "ids")?;
+    }
+    Ok(places)
 }
