@@ -6,10 +6,12 @@
 //!                  │           └─► death, summary, unsupported (stderr) ◄────┘
 //!                  ├─► show ─► columns (stdout)
 //!                  ├─► explain (stdout, or a picture)
+//!                  ├─► merge (a profile)
 //!                  └─► guests (stdout)
 //! ```
 //!
-//! One file a subcommand ([`run`], [`show`], [`explain`], [`guests`]); [`options`] holds the command line,
+//! One file a subcommand ([`run`], [`show`], [`explain`], [`merge`], [`guests`]);
+//! [`options`] holds the command line,
 //! [`output`] the way errors and the profile go out, [`world`] finds the guest.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
 //! [`columns`] lays out code beside unwind rows.
@@ -23,6 +25,7 @@ pub mod explain;
 pub mod grades;
 pub mod guests;
 pub mod machine;
+pub mod merge;
 pub mod options;
 pub mod output;
 pub mod place;
@@ -64,6 +67,7 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
         Command::Check(options) => check::run(&options, words),
         Command::Show(options) => show::run(&options),
         Command::Explain(options) => explain::run(&options),
+        Command::Merge(options) => merge::run(&options),
         Command::Guests(options) => guests::run(&options),
     }
 }
@@ -95,7 +99,8 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
         line.push_str(tip);
     }
     let subcommand = words.get(1).and_then(|w| w.to_str());
-    let of = match subcommand.filter(|w| ["run", "check", "show", "explain", "guests"].contains(w))
+    let of = match subcommand
+        .filter(|w| ["run", "check", "show", "explain", "merge", "guests"].contains(w))
     {
         Some(word) => format!(" {word}"),
         None => String::new(),

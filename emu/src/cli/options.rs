@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::cli::explain::ExplainOptions;
+use crate::cli::merge::MergeOptions;
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
 use crate::perf::event::{self, Defaults, EventError};
@@ -81,6 +82,8 @@ pub enum Command {
     Check(Box<CheckOptions>),
     /// Explain a sample of a run with --truth: its stack, and what each unwinder made of it
     Explain(ExplainOptions),
+    /// Put the deferred callchains of a profile together
+    Merge(MergeOptions),
     /// List the catalogue of guests, or show one of them
     Guests(GuestsOptions),
 }

@@ -6,6 +6,8 @@
 //!    (Sink)          └─► script: text like `perf script`           (people, grep)
 //!                          ▲
 //!            processes: mappings and names so far ◄── symbols ◄── Images: mapped files
+//!
+//! perf.data file ─► perf_read ─► merge ─► perf.data file without deferred callchains
 //! ```
 //!
 //! A [`Sink`] takes the records of one session in time order and writes as it
@@ -17,7 +19,9 @@ mod error;
 pub mod folded;
 pub mod images;
 pub mod kallsyms;
+pub mod merge;
 pub mod perf_data;
+pub mod perf_read;
 pub mod processes;
 pub mod script;
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! * [`event`]: parsing of `-e` and the attributes of an event.
 //! * [`pmu`]: counters, periods, frequency.
 //! * [`callchain`]: walking the emulated kernel stack, then the user stack.
+//! * [`merge`]: deferred callchains and the user stacks that belong to them.
 //! * [`session`]: events that are open, records on their way to the exporter.
 //! * [`record`]: the records themselves.
 //!
@@ -19,6 +20,7 @@
 
 pub mod callchain;
 pub mod event;
+pub mod merge;
 pub mod pmu;
 pub mod record;
 pub mod session;
