@@ -257,6 +257,9 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "DESIGN", default_value = "mask",
         value_parser = ["mask", "cookie", "timestamp", "per-work"])]
     pub deferred: String,
+    /// Write deferred callchains merged, for perf older than 7
+    #[arg(long)]
+    pub merge: bool,
     /// Record no callchains
     #[arg(long)]
     pub no_call_graph: bool,

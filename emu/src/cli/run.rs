@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::cli::death::{Death, Report};
 use crate::cli::grades;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
+use crate::cli::merge;
 use crate::cli::options::RunOptions;
 use crate::cli::output::{
     Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr, truth_of,
@@ -16,6 +17,7 @@ use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsuppor
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::deferred;
+use crate::export::merging::Merging;
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
 use crate::grade::{TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
@@ -46,11 +48,11 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         true => Some(watch(&mut state, &destination)?),
         false => None,
     };
-    let mut profile = Recorder::open(format, &state, output)?;
+    let mut profile = Recorder::open(format, options.sampling.merge, &state, output)?;
     let stop = Stop::on_signals()?;
     let kernel = Kernel::new(state);
     let outcome = run::run(&kernel, &stop.flag, |records| profile.take(records));
-    let finished = profile.sink.finish();
+    let finished = profile.sink.sink().finish();
     let kallsyms = match (format, destination.regular_file()) {
         (Format::PerfData, Some(file)) => {
             kernel.with(|s| kallsyms::write_beside(file, &s.perf.session.kernel_symbols)).map(drop)
@@ -62,6 +64,9 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         let shown = profile_of(format, &destination, finished.is_ok(), state.vfs.tree.root());
         report(state, options, &world, &outcome, shown, &mut profile.tally);
     });
+    if let Profiled::Merged(merging) = &profile.sink {
+        to_stderr(&format!("\n{}\n", merge::summary(merging.report())));
+    }
     if let Some(watch) = &watch {
         let style = Style::of_stderr();
         let table = watch.with_points(|counts, methods| grades::table(counts, methods, style));
@@ -101,22 +106,54 @@ fn truth_failure(file: &Path, error: &io::Error) -> Failure {
 
 /// Takes the records: into the profile and into the summary's counts.
 struct Recorder {
-    sink: Box<dyn Sink>,
+    sink: Profiled,
     tally: Tally,
 }
 
+/// Where the profile goes.
+enum Profiled {
+    /// As the kernel wrote it.
+    Plain(Box<dyn Sink>),
+    /// With deferred callchains put together.
+    Merged(Box<Merging>),
+}
+
+impl Profiled {
+    fn sink(&mut self) -> &mut dyn Sink {
+        match self {
+            Profiled::Plain(sink) => sink.as_mut(),
+            Profiled::Merged(merging) => merging.as_mut(),
+        }
+    }
+}
+
 impl Recorder {
-    fn open(format: Format, state: &State, output: Output) -> Result<Recorder, Failure> {
+    /// `merge`: also in a file for perf. Text has no place for a cookie.
+    fn open(
+        format: Format,
+        merge: bool,
+        state: &State,
+        output: Output,
+    ) -> Result<Recorder, Failure> {
         let session = &state.perf.session;
         let images = || world::images(state.arch, state.vfs.tree.root());
-        let sink = crate::export::open(format, session, output, images())?;
-        Ok(Recorder { sink, tally: Tally::new(session, images()) })
+        let tally = Tally::new(session, images());
+        let deferred = session.events.iter().any(|e| e.defer);
+        let sink = if deferred && (merge || format != Format::PerfData) {
+            let mut session = session.clone();
+            session.events.iter_mut().for_each(|e| e.defer = false);
+            let inner = crate::export::open(format, &session, output, images())?;
+            Profiled::Merged(Box::new(Merging::new(inner)))
+        } else {
+            Profiled::Plain(crate::export::open(format, session, output, images())?)
+        };
+        Ok(Recorder { sink, tally })
     }
 
     fn take(&mut self, records: &[Record]) -> Result<(), ExportError> {
         for record in records {
             self.tally.record(record);
-            self.sink.record(record)?;
+            self.sink.sink().record(record)?;
         }
         Ok(())
     }

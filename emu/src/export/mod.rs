@@ -20,6 +20,7 @@ pub mod folded;
 pub mod images;
 pub mod kallsyms;
 pub mod merge;
+pub mod merging;
 pub mod perf_data;
 pub mod perf_read;
 pub mod processes;
