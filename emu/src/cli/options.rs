@@ -168,8 +168,9 @@ callee-saved registers. If a step is right at every instruction, every stack is 
     after_help = "\
 An instruction is checked in the first 8 executions of its block of code and then at every
 power of two. It counts as wrong if one check was, as not covered if no table says anything
-about it, and as undecided if the stack pointer was between two stacks each time, as inside
-longjmp.
+about it, and as undecided if its true caller was never known: the stack pointer was
+between two stacks, as inside longjmp, or the caller one of the middle frames of more than
+1,048,576, which are not kept.
 
 Exit status: 1 if anything is wrong (with --baseline: anything new), else 0; 124, 125, 126,
 127 and 130 as of `emu run`. The guest's own status is only said. Unless -o names a file,
@@ -257,7 +258,8 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
     pub pmu_irq: PmuIrq,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
-    /// user stacks it gets right; the true stacks go into FILE.truth beside the profile, for
+    /// user stacks it gets right (undecided: between two stacks, or among more than 1,048,576
+    /// live frames, of which the middle ones are not kept); the true stacks go into FILE.truth beside the profile, for
     /// `emu explain`
     #[arg(long)]
     pub truth: bool,

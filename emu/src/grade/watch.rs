@@ -38,7 +38,7 @@ struct Inner {
     file: Option<Writer>,
     /// Samples that were graded so far.
     samples: u64,
-    /// Samples between two stacks.
+    /// Samples between two stacks, or with frames that are not kept.
     undecided: u64,
 }
 
@@ -106,7 +106,8 @@ impl Watch {
         read(self.0.borrow().grader.tallies())
     }
 
-    /// Samples with the stack pointer between two stacks, so that there is nothing to grade.
+    /// Samples with the stack pointer between two stacks, or in so deep a recursion that its
+    /// frames are not kept ([`crate::truth::cut`]), so that there is nothing to grade.
     pub fn undecided(&self) -> u64 {
         self.0.borrow().undecided
     }
@@ -149,7 +150,7 @@ impl Inner {
     }
 
     fn sampled(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
-        if !self.stack.holds(regs.sp(), sp_was_set) {
+        if !self.stack.holds(regs.sp(), sp_was_set) || !self.stack.knows(Grader::TRUTH) {
             self.undecided += 1;
             return;
         }
