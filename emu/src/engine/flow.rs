@@ -6,7 +6,6 @@
 
 use arch::decode::InsnClass;
 
-
 /// How control was transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
