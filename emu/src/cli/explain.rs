@@ -1,13 +1,13 @@
 //! `emu explain`: one graded sample in words, and as a picture.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 
+use crate::cli::files;
 use crate::cli::options::is_stdout;
 use crate::cli::output::{Failure, Style, complain, one_line, status, to_stdout, truth_of};
 use crate::cli::summary::grouped;
@@ -64,7 +64,7 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
     let fail = |e: &dyn std::fmt::Display| {
         Failure::new(status::FAILURE, format!("{}: {e}", path.display()))
     };
-    let file = File::open(&path).map_err(|e| fail(&e))?;
+    let file = files::open(&path).map_err(|e| fail(&e))?;
     let reader = Reader::new(BufReader::new(file)).map_err(|e| fail(&e))?;
     let methods = reader.header().methods.clone();
     if let Some(wrong) = options.method.iter().find(|m| !methods.contains(m)) {
@@ -83,10 +83,15 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
     match &options.svg {
         Some(to) if is_stdout(to.as_os_str()) => to_stdout(&svg::svg(&explained))?,
         Some(to) => {
-            fs::write(to, svg::svg(&explained)).map_err(|e| {
-                let message = format!("--svg {}: cannot write it: {e}", to.display());
+            let failed = |why: String| {
+                let message = format!("--svg {}: cannot write it: {why}", to.display());
                 Failure::new(status::FAILURE, message)
-            })?;
+            };
+            let mut file = files::open_output(to).map_err(failed)?;
+            // What is no regular file has no length.
+            let _ = file.set_len(0);
+            let picture = svg::svg(&explained);
+            file.write_all(picture.as_bytes()).map_err(|e| failed(e.to_string()))?;
         }
         None => to_stdout(&Words { e: &explained, style: Style::of_stdout() }.text())?,
     }
@@ -108,11 +113,15 @@ fn sample_number(text: &str) -> Result<u64, String> {
 fn truth_file(file: &Path) -> Result<PathBuf, Failure> {
     let beside = truth_of(file);
     let mut begin = [0; 10];
-    let opened = File::open(file).and_then(|mut file| file.read(&mut begin));
-    if opened.is_ok_and(|len| begin[..len].starts_with(b"{\"header\"")) {
-        return Ok(file.to_owned());
+    let opened = files::open(file).map(|mut file| file.read(&mut begin).unwrap_or(0));
+    match &opened {
+        Ok(len) if begin[..*len].starts_with(b"{\"header\"") => return Ok(file.to_owned()),
+        Err(why) if file.exists() => {
+            return Err(Failure::new(status::FAILURE, format!("{}: {why}", file.display())));
+        }
+        _ => {}
     }
-    if beside.is_file() {
+    if beside.exists() {
         return Ok(beside);
     }
     // A damaged truth file, given by its name, shall be called so.

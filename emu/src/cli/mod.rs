@@ -10,7 +10,7 @@
 //! ```
 //!
 //! One file a subcommand ([`run`], [`show`], [`explain`], [`guests`]); [`options`] holds the command line,
-//! [`output`] the way errors and the profile go out, [`world`] finds the guest.
+//! [`output`] the way errors and the profile go out, [`files`] opens what people name, [`world`] finds the guest.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
 //! [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
@@ -20,6 +20,7 @@ pub mod check_table;
 pub mod columns;
 pub mod death;
 pub mod explain;
+pub mod files;
 pub mod grades;
 pub mod guests;
 pub mod machine;
@@ -33,12 +34,13 @@ pub mod tally;
 pub mod world;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
 use options::{Cli, Command};
-use output::{Failure, complain, status};
+use output::{Failure, check_stdout, complain, status, written};
 
 /// The program `emu`.
 pub fn main() -> ExitCode {
@@ -72,8 +74,8 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
 fn not_parsed(error: &clap::Error, words: &[OsString]) -> Result<u8, Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that has gone has seen enough.
-            let _ = error.print();
+            check_stdout()?;
+            written(error.print().and_then(|()| io::stdout().flush()))?;
             Ok(0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

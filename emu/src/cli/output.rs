@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::cli::files;
 use crate::cli::options::{OutputOptions, is_stdout};
+use crate::engine::streams;
 use crate::export::{ExportError, Format, Output};
 
 /// Exit statuses of our own.
@@ -113,13 +114,39 @@ pub fn to_stderr(text: &str) {
 ///
 /// [`Failure`] if it cannot be written for any other reason.
 pub fn to_stdout(text: &str) -> Result<(), Failure> {
+    check_stdout()?;
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What came of writing to standard output. A reader that has gone has seen enough.
+///
+/// # Errors
+///
+/// [`Failure`] if it could not be written for any other reason.
+pub fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(status::FAILURE, format!("cannot write to standard output: {e}")))
+            Err(stdout_failure(&format!("{e}; redirect it elsewhere")))
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that standard output is there.
+///
+/// # Errors
+///
+/// [`Failure`] if it is closed: what is written would be lost.
+pub fn check_stdout() -> Result<(), Failure> {
+    match streams::stdout_was_closed() {
+        true => Err(stdout_failure("it is closed; redirect it to a file")),
+        false => Ok(()),
+    }
+}
+
+fn stdout_failure(why: &str) -> Failure {
+    Failure::new(status::FAILURE, format!("cannot write to standard output: {why}"))
 }
 
 /// Colours, or none.
@@ -207,7 +234,10 @@ impl Destination {
     pub fn open(&self, format: Format) -> Result<Output, Failure> {
         match self {
             Destination::File(path) => {
-                if let Some(out) = open_pipe(path)? {
+                let pipe = files::open_pipe(path).map_err(|why| {
+                    Failure::new(status::FAILURE, format!("-o {}: {why}", path.display()))
+                })?;
+                if let Some(out) = pipe {
                     return Ok(Output::Stream { out: Box::new(out), name: self.name() });
                 }
                 keep_old(path)?;
@@ -221,6 +251,7 @@ impl Destination {
                          redirect it, or use --format script",
                     ));
                 }
+                check_stdout()?;
                 let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| {
                     Failure::new(status::FAILURE, format!("cannot write to standard output: {e}"))
                 })?;
@@ -280,23 +311,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-/// Opens a named pipe for writing, if `path` is one. One that nobody reads is refused:
-/// opening it would wait, perhaps for ever.
-fn open_pipe(path: &Path) -> Result<Option<fs::File>, Failure> {
-    const O_NONBLOCK: i32 = 0o4000;
-    if !fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo()) {
-        return Ok(None);
-    }
-    let open = |flags| fs::OpenOptions::new().write(true).custom_flags(flags).open(path);
-    // The first open tells whether there is a reader, and keeps it while the second, whose
-    // writes wait for it, is made.
-    let out = open(O_NONBLOCK).and_then(|_reader| open(0));
-    out.map(Some).map_err(|e| {
-        let message = format!("-o {}: nobody reads this pipe ({e})", path.display());
-        Failure::new(status::FAILURE, format!("{message}; start its reader first"))
-    })
 }
 
 /// Renames the profile `path`, if it is a regular file, to `path.old`, and so the kernel's

@@ -2,15 +2,15 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
 use std::path::Path;
 
 use crate::cli::death::{Death, Report};
+use crate::cli::files;
 use crate::cli::grades;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::RunOptions;
 use crate::cli::output::{
-    Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr, truth_of,
+    Destination, Failure, Style, complain, is_broken_pipe, kallsyms_of, status, to_stderr, truth_of,
 };
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
@@ -37,6 +37,13 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let mut state = setup.start(&world, options.sampling.pmu_irq, events, cmdline)?;
     let format = options.output.format;
     let output = destination.open(format)?;
+    if let (Format::PerfData, Some(beside)) = (format, destination.beside(kallsyms_of)) {
+        files::check_output(&beside).map_err(|why| {
+            let message =
+                format!("cannot write the kernel's symbols to {}: {why}", beside.display());
+            Failure::new(status::FAILURE, message)
+        })?;
+    }
     let watch = match options.sampling.truth {
         true => Some(watch(&mut state, &destination)?),
         false => None,
@@ -80,6 +87,7 @@ fn watch(state: &mut State, destination: &Destination) -> Result<Watch, Failure>
     let images = world::images(state.arch, root);
     let file = match destination.beside(truth_of) {
         Some(path) => {
+            files::check_output(&path).map_err(|e| truth_failure(&path, &e))?;
             let out = File::create(&path).map_err(|e| truth_failure(&path, &e))?;
             let root = root.map(|root| root.to_string_lossy().into_owned());
             Some(TruthFile { out: Box::new(out), root })
@@ -89,8 +97,8 @@ fn watch(state: &mut State, destination: &Destination) -> Result<Watch, Failure>
     Watch::start(state, images, file).map_err(|e| Failure::new(status::FAILURE, e))
 }
 
-fn truth_failure(file: &Path, error: &io::Error) -> Failure {
-    let message = format!("cannot write the truth to {}: {error}; choose -o", file.display());
+fn truth_failure(file: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let message = format!("cannot write the truth to {}: {error}", file.display());
     Failure::new(status::FAILURE, message)
 }
 
