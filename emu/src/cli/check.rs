@@ -56,7 +56,7 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     let kernel = Kernel::new(state);
     let outcome = run::run(&kernel, &stop.flag, |_| Ok::<(), ExportError>(()));
     let report = kernel.with(|state| {
-        let mut images = world::images(state.arch, state.vfs.tree.root());
+        let mut images = world::images(state.arch, state.config.vdso, state.vfs.tree.root());
         unsupported(state, &mut images).iter().for_each(|line| complain(line));
         let header = Header {
             schema: SCHEMA.to_owned(),
@@ -107,7 +107,7 @@ fn start(
     state: &mut State,
     methods: &[String],
 ) -> Result<Checker, Failure> {
-    let images = world::images(state.arch, state.vfs.tree.root());
+    let images = world::images(state.arch, state.config.vdso, state.vfs.tree.root());
     let visits = if options.every { Visits::Every } else { Visits::Sparse };
     Checker::start(state, images, visits, |name| methods.iter().any(|m| m == name))
         .map_err(|e| Failure::new(status::FAILURE, e))

@@ -14,7 +14,8 @@ use crate::cli::summary::grouped;
 use crate::cli::world;
 use crate::explain::why::{again, why};
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name, svg};
-use crate::grade::file::{FrameKind, Reader};
+use crate::grade::file::{Found, FrameKind, Reader, build_id};
+use crate::loader::vdso::Vdso;
 use crate::perf::record::FileId;
 
 /// `emu explain`
@@ -73,7 +74,7 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
     }
     let found = reader.find(options.sample).map_err(|e| fail(&e))?;
     let root = found.header.root.clone().map(PathBuf::from);
-    let mut images = world::images(found.arch, root.as_deref());
+    let mut images = world::images(found.arch, vdso_of(&found), root.as_deref());
     let load = |path: &str| -> Option<Arc<[u8]>> { images.get(path, &FileId::None).bytes() };
     let wanted = |name: &str| options.method.is_empty() || options.method.iter().any(|m| m == name);
     let explained = Explained::new(found, load, wanted);
@@ -96,6 +97,13 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
         None => to_stdout(&Words { e: &explained, style: Style::of_stdout() }.text())?,
     }
     Ok(0)
+}
+
+/// The vDSO that the run had, by its build id.
+fn vdso_of(found: &Found) -> Vdso {
+    let recorded = found.modules.iter().find(|m| m.vdso).and_then(|m| m.build_id.as_deref());
+    let is_it = |v: &Vdso| build_id(&v.image(found.arch)).as_deref() == recorded;
+    [Vdso::Full, Vdso::NoCfi].into_iter().find(is_it).unwrap_or_default()
 }
 
 /// The number of a sample.

@@ -37,7 +37,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use options::{Cli, Command};
 use output::{Failure, check_stdout, complain, status, written};
@@ -92,9 +93,11 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
     let message = text.split("\n\n").next().unwrap_or_default();
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut line = message.strip_prefix("error: ").unwrap_or(&message).to_owned();
-    if let Some(tip) = text.lines().find_map(|l| l.trim_start().strip_prefix("tip: ")) {
-        line.push_str("; ");
-        line.push_str(tip);
+    let tip = text.lines().find_map(|l| l.trim_start().strip_prefix("tip: "));
+    match (other_command(error, words), tip) {
+        (Some(other), _) => line.push_str(&format!("; it is an option of `emu {other}`")),
+        (None, Some(tip)) => line.push_str(&format!("; {tip}")),
+        (None, None) => {}
     }
     let subcommand = words.get(1).and_then(|w| w.to_str());
     let of = match subcommand.filter(|w| ["run", "check", "show", "explain", "guests"].contains(w))
@@ -103,6 +106,24 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
         None => String::new(),
     };
     format!("{line}; see `emu{of} --help`")
+}
+
+/// A subcommand that has the option which this one has not.
+fn other_command(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return None };
+    let is_it = |arg: &clap::Arg| match wrong.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long.split('=').next().unwrap_or_default()),
+        None => arg
+            .get_short()
+            .is_some_and(|short| wrong.strip_prefix('-') == Some(&*short.to_string())),
+    };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let cli = Cli::command();
+    let mut others =
+        cli.get_subcommands().filter(|c| words.get(1).is_none_or(|w| w != c.get_name()));
+    others.find(|c| c.get_arguments().any(is_it)).map(|c| c.get_name().to_owned())
 }
 
 #[cfg(test)]
@@ -124,6 +145,17 @@ mod tests {
             "unexpected argument '--stric' found; a similar argument exists: '--strict'; \
              see `emu run --help`"
         );
+        assert_eq!(
+            message(&["emu", "check", "-F", "99", "demo"]),
+            "unexpected argument '-F' found; it is an option of `emu run`; see `emu check --help`"
+        );
+        assert_eq!(
+            message(&["emu", "run", "--baseline", "x", "demo"]),
+            "unexpected argument '--baseline' found; it is an option of `emu check`; \
+             see `emu run --help`"
+        );
+        let format = message(&["emu", "check", "--format", "xml"]);
+        assert!(format.contains("possible values: table, json, html"), "{format}");
         assert_eq!(
             message(&["emu", "gests"]),
             "unrecognized subcommand 'gests'; a similar subcommand exists: 'guests'; \

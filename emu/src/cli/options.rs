@@ -11,6 +11,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use crate::cli::explain::ExplainOptions;
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
+use crate::loader::vdso::Vdso;
 use crate::perf::event::{self, Defaults, EventError};
 use crate::perf::record::{Event, Rate};
 
@@ -309,6 +310,10 @@ pub struct MachineOptions {
     /// Choose addresses at random from this seed
     #[arg(long, value_name = "SEED", value_parser = seed)]
     pub aslr: Option<u64>,
+    /// What the guest finds as its vDSO: full, no-cfi (the same code without unwind tables) or
+    /// off (none; x86_64)
+    #[arg(long, value_name = "full|no-cfi|off", default_value = "full", value_parser = vdso)]
+    pub vdso: Vdso,
     /// Stop the guest after N user instructions (suffixes k, M, G), with status 124
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_instructions: Option<u64>,
@@ -490,6 +495,15 @@ fn pmu_irq(text: &str) -> Result<PmuIrq, String> {
         "nmi" => Ok(PmuIrq::Nmi),
         "irq" => Ok(PmuIrq::Irq),
         _ => Err("use nmi or irq".to_owned()),
+    }
+}
+
+fn vdso(text: &str) -> Result<Vdso, String> {
+    match text {
+        "full" => Ok(Vdso::Full),
+        "no-cfi" => Ok(Vdso::NoCfi),
+        "off" => Ok(Vdso::Off),
+        _ => Err("use full, no-cfi or off".to_owned()),
     }
 }
 

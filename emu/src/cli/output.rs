@@ -272,7 +272,7 @@ impl Destination {
     /// The profile's file, unless it is standard output, a device or a pipe.
     pub fn regular_file(&self) -> Option<&Path> {
         match self {
-            Destination::File(path) if path.is_file() => Some(path),
+            Destination::File(path) if is_regular(path) => Some(path),
             _ => None,
         }
     }
@@ -282,7 +282,7 @@ impl Destination {
     /// The name of a file beside the profile, if that is, or will be, a regular file.
     pub fn beside(&self, name: impl Fn(&Path) -> PathBuf) -> Option<PathBuf> {
         match self {
-            Destination::File(path) if path.is_file() || !path.exists() => Some(name(path)),
+            Destination::File(path) if is_regular(path) || !path.exists() => Some(name(path)),
             _ => None,
         }
     }
@@ -316,7 +316,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// Renames the profile `path`, if it is a regular file, to `path.old`, and so the kernel's
 /// symbols and the truth beside it, to `path.old.kallsyms` and `path.old.truth`.
 fn keep_old(path: &Path) -> Result<(), Failure> {
-    if !path.is_file() {
+    if !is_regular(path) {
         return Ok(());
     }
     let old = with_suffix(path, ".old");
@@ -330,6 +330,12 @@ fn keep_old(path: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Whether `path` is a regular file of the user's: not `/dev/stdout`, which leads to one if
+/// standard output does, and must not be renamed.
+fn is_regular(path: &Path) -> bool {
+    path.is_file() && !["/dev", "/proc"].iter().any(|folder| path.starts_with(folder))
 }
 
 fn remove(path: &Path) -> Result<(), Failure> {
@@ -404,6 +410,15 @@ mod tests {
         assert_eq!(failure.status, status::FAILURE);
         assert!(failure.message.unwrap().starts_with("cannot rename "));
         assert_eq!(read("p.data"), Some("3".into()));
+    }
+
+    #[test]
+    fn a_link_to_standard_output_is_no_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file.as_file()));
+        let to = Destination::File(path.clone().into());
+        assert_eq!((to.regular_file(), to.beside(truth_of)), (None, None));
+        assert!(matches!(to.open(Format::PerfData), Ok(Output::File(p)) if p == Path::new(&path)));
     }
 
     #[test]

@@ -10,13 +10,14 @@ use crate::cli::grades;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::RunOptions;
 use crate::cli::output::{
-    Destination, Failure, Style, complain, is_broken_pipe, kallsyms_of, status, to_stderr, truth_of,
+    Destination, Failure, Style, complain, is_broken_pipe, kallsyms_of, quoted, status, to_stderr,
+    truth_of,
 };
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::{self, World};
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
-use crate::grade::{TruthFile, Watch};
+use crate::grade::{MethodTally, TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
 use crate::kernel::{Kernel, State};
@@ -71,6 +72,13 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
             "\n{}\n{table}",
             watch.with_tallies(|t| grades::line(t, watch.undecided()))
         ));
+        let graded = watch.with_tallies(|t| t.first().map_or(0, MethodTally::samples));
+        if let Some(file) = destination.regular_file().filter(|_| graded > 0) {
+            let file = quoted(&file.to_string_lossy());
+            to_stderr(&format!(
+                "Explain one of them: emu explain {file} N, with N from 1 to {graded}\n"
+            ));
+        }
     }
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
@@ -84,7 +92,7 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
 /// that is a file.
 fn watch(state: &mut State, destination: &Destination) -> Result<Watch, Failure> {
     let root = state.vfs.tree.root();
-    let images = world::images(state.arch, root);
+    let images = world::images(state.arch, state.config.vdso, root);
     let file = match destination.beside(truth_of) {
         Some(path) => {
             files::check_output(&path).map_err(|e| truth_failure(&path, &e))?;
@@ -111,7 +119,7 @@ struct Recorder {
 impl Recorder {
     fn open(format: Format, state: &State, output: Output) -> Result<Recorder, Failure> {
         let session = &state.perf.session;
-        let images = || world::images(state.arch, state.vfs.tree.root());
+        let images = || world::images(state.arch, state.config.vdso, state.vfs.tree.root());
         let sink = crate::export::open(format, session, output, images())?;
         Ok(Recorder { sink, tally: Tally::new(session, images()) })
     }
@@ -136,7 +144,7 @@ fn report(
 ) {
     let style = Style::of_stderr();
     let root = state.vfs.tree.root();
-    let mut images: Images = world::images(state.arch, root);
+    let mut images: Images = world::images(state.arch, state.config.vdso, root);
     if let Some(death) = Death::of(state) {
         to_stderr(&Report::new(state, death, &mut images).render(&world.name, style));
     }

@@ -16,6 +16,7 @@ use crate::kernel::task::Task;
 use crate::kernel::user::Present;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
+use crate::loader::vdso::Vdso;
 use crate::mem::Mm;
 use crate::perf::callchain::{self, Chain};
 use crate::perf::record::{CpuMode, EventKind, Raw, Record, Sample, Time};
@@ -161,6 +162,8 @@ pub struct Config {
     pub strace: bool,
     /// `CLOCK_REALTIME` at boot, nanoseconds since the epoch.
     pub boot_time: u64,
+    /// The program's vDSO.
+    pub vdso: Vdso,
     /// Run at most so many user instructions.
     pub max_instructions: u64,
 }
