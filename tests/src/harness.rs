@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use arch::Arch;
+use emu::deferred;
 use emu::kernel::exec::{self, Program};
 use emu::kernel::state::{Config, PmuIrq, Stats};
 use emu::kernel::task::Ending;
+use emu::kernel::unwind::Unwind;
 use emu::kernel::vfs::{Node, OpenFile};
 use emu::kernel::{Kernel, State, run, symbols};
 use emu::perf::event::{self, Defaults};
@@ -37,6 +39,8 @@ pub struct Harness {
     rate: Rate,
     callchain: bool,
     defer: bool,
+    design: &'static str,
+    sframe: bool,
     max_stack: u16,
     seed: u64,
     pmu_irq: PmuIrq,
@@ -84,6 +88,8 @@ impl Harness {
             rate: Rate::Period(u64::MAX >> 2),
             callchain: true,
             defer: false,
+            design: "mask",
+            sframe: false,
             max_stack: 0,
             seed: 1,
             pmu_irq: PmuIrq::Nmi,
@@ -115,6 +121,18 @@ impl Harness {
     /// Samples carry no callchains.
     pub fn without_callchains(mut self) -> Harness {
         self.callchain = false;
+        self
+    }
+
+    /// `--call-graph fp,defer --deferred DESIGN`
+    pub fn deferred(mut self, design: &'static str) -> Harness {
+        (self.defer, self.design) = (true, design);
+        self
+    }
+
+    /// `--call-graph sframe,defer`
+    pub fn sframe(mut self) -> Harness {
+        (self.defer, self.sframe) = (true, true);
         self
     }
 
@@ -247,6 +265,12 @@ impl Harness {
         let mut state =
             exec::exec(&program, config, session).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(state.arch, self.arch, "{what}");
+        if let Some(design) = deferred::by_name(self.design) {
+            state.unwind = Unwind::new(design);
+        }
+        if self.sframe {
+            state.use_sframe();
+        }
         for fd in [1, 2] {
             let null = OpenFile::new(Node::Null, 1);
             state.vfs.fds.replace(fd, null, false, 3).unwrap_or_else(|e| panic!("{what}: {e}"));

@@ -101,13 +101,6 @@ pub fn cookie(chain: &[u64]) -> Option<u64> {
     }
 }
 
-/// Puts `addresses` in place of the cookie that ends `chain`, behind the marker `USER`.
-pub fn complete(chain: &mut Vec<u64>, addresses: &[u64]) {
-    chain.truncate(chain.len().saturating_sub(2));
-    chain.push(context::USER);
-    chain.extend(addresses);
-}
-
 impl Merger {
     /// Takes a stack: user addresses, innermost first, without a marker.
     pub fn stack(
@@ -136,18 +129,16 @@ impl Merger {
     ) -> Option<Vec<u64>> {
         self.report.samples += 1;
         let cookie = cookie(chain)?;
-        let mut merged = chain.to_vec();
+        let mut merged = chain[..chain.len() - 2].to_vec();
+        merged.push(context::USER);
         match tid.and_then(|tid| self.find(tid, cookie, time.unwrap_or(0))) {
             Some((_, at, stack)) => {
-                complete(&mut merged, &stack.addresses);
+                merged.extend(&stack.addresses);
                 let late = stack.timed && time.is_some_and(|time| time > at);
                 self.report.merged += 1;
                 self.report.late += u64::from(late);
             }
-            None => {
-                complete(&mut merged, &[]);
-                self.report.samples_alone.push(Orphan { tid, cookie, time });
-            }
+            None => self.report.samples_alone.push(Orphan { tid, cookie, time }),
         }
         Some(merged)
     }
