@@ -230,6 +230,7 @@ impl Harness {
             strict: false,
             strace: false,
             boot_time: 1_700_000_000_000_000_000,
+            vdso: Default::default(),
             max_instructions: self.max_instructions,
         };
         let defaults = Defaults {

@@ -9,20 +9,17 @@
 //! A walk is right if its addresses are the true ones, uncovered if it ends too early for lack
 //! of a rule. Where the stack pointer is between two stacks there is no verdict.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arch::{Arch, Regs};
-use emu::engine::flow::{CalleeSaved, Event, FlowSink};
 use emu::engine::schedule::Visits;
 use emu::export::Images;
 use emu::grade::check::Checker;
+use emu::grade::followed::{Followed, Follower};
 use emu::grade::methods::{Methods, NoCaller};
-use emu::kernel::observer::Observer;
 use emu::kernel::user::Present;
 use emu::kernel::{Kernel, State, run};
 use emu::loader::vdso;
@@ -140,7 +137,7 @@ impl Collected {
 
 /// Walks at every sample.
 #[derive(Clone, Debug)]
-struct Walker(Rc<RefCell<Inner>>);
+struct Walker(Followed<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -159,48 +156,29 @@ impl Walker {
             images: images(regs.arch, program),
             verdicts: Collected::new(program),
         };
-        let mut walker = Walker(Rc::new(RefCell::new(inner)));
-        for record in &state.perf.records {
-            if let Record::Mmap2 { addr, pgoff, path, .. } = record {
-                walker.mapped(path, *addr, *pgoff);
-            }
-        }
-        state.core.follow(Box::new(walker.clone())).unwrap();
-        state.observer = Some(Box::new(walker.clone()));
-        walker
+        Walker(Followed::start(state, inner).unwrap())
     }
 }
 
-impl FlowSink for Walker {
-    fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
-        self.0.borrow_mut().stack.events(events, saved);
+impl Follower for Inner {
+    fn stack(&self) -> &Stack {
+        &self.stack
     }
 
-    fn is_function(&self, addr: u64) -> bool {
-        self.0.borrow().stack.functions().starts_at(addr)
-    }
-}
-
-impl Observer for Walker {
-    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64) {
-        self.0.borrow_mut().stack.signal(interrupted, handler, restorer);
+    fn stack_mut(&mut self) -> &mut Stack {
+        &mut self.stack
     }
 
-    fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {
-        self.0.borrow_mut().stack.sigreturn(regs, return_address);
-    }
-
-    fn mapped(&mut self, path: &str, addr: u64, pgoff: u64) {
-        let Inner { stack, methods, images, .. } = &mut *self.0.borrow_mut();
-        let image = images.get(path, &emu::perf::record::FileId::None);
+    fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
+        let image = self.images.get(path, &emu::perf::record::FileId::None);
         if let Some(bytes) = image.bytes() {
-            stack.functions_mut().map(&bytes, addr, pgoff);
-            methods.map(path, &bytes, addr, pgoff);
+            self.stack.functions_mut().map(&bytes, addr, pgoff);
+            self.methods.map(path, &bytes, addr, pgoff);
         }
     }
 
     fn sampled(&mut self, regs: &Regs, sp_was_set: bool, mut memory: Present<'_>) {
-        let Inner { stack, methods, verdicts, .. } = &mut *self.0.borrow_mut();
+        let Inner { stack, methods, verdicts, .. } = self;
         if !stack.holds(regs.sp(), sp_was_set) {
             return;
         }

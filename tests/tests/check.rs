@@ -274,7 +274,7 @@ fn options_that_make_no_sense() {
     // The guest has run by then.
     let lost = check(Arch::X86_64, &["leaf", "-o", "/no/such/dir/file", "--method", "dwarf"]);
     assert_eq!(lost.status, 125, "{lost:?}");
-    assert!(lost.stderr.starts_with("emu: cannot write /no/such/dir/file: "), "{lost:?}");
+    assert!(lost.stderr.starts_with("emu: -o /no/such/dir/file: cannot write it: "), "{lost:?}");
     assert_eq!(lost.stderr.lines().count(), 1, "{lost:?}");
 }
 
@@ -455,4 +455,39 @@ fn mutated_baselines_break_no_promise() {
         }
         emu::grade::check::baseline::fuzz_baseline(&bytes);
     }
+}
+
+/// A sample in the vDSO without CFI (golang/go#24142): DWARF cannot leave it, and it is the CFI
+/// alone that makes the difference.
+#[test]
+fn a_vdso_without_cfi() {
+    for arch in Arch::ALL {
+        let counts = |vdso: &str| {
+            let words = ["--vdso", vdso, "--method", "dwarf,framehop", "time"];
+            let report = Report::of(arch, &words);
+            let mut counts = [[0; 3]; 2];
+            for function in report.kind("function").filter(|f| f["module"] == "[vdso]") {
+                for methods in function["points"].as_object().unwrap().values() {
+                    for (sum, found) in counts.iter_mut().zip(methods.as_array().unwrap()) {
+                        for (sum, name) in sum.iter_mut().zip(["right", "wrong", "no_coverage"]) {
+                            *sum += found[name].as_u64().unwrap();
+                        }
+                    }
+                }
+            }
+            counts
+        };
+        let (full, bare) = (counts("full"), counts("no-cfi"));
+        for full in full {
+            assert!(full[0] > 20 && full[1..] == [0, 0], "{arch}: {full:?}");
+        }
+        assert_eq!(bare[0], [0, 0, full[0][0]], "{arch}: dwarf");
+        // framehop guesses in code without tables.
+        assert!(bare[1][0] < full[1][0] / 2, "{arch}: framehop {:?}", bare[1]);
+    }
+    let off = check(Arch::X86_64, &["--vdso", "off", "--format", "json", "time"]);
+    assert!(!off.stdout.contains("[vdso]") && off.stderr.contains("exited with status 0"));
+    let off = check(Arch::Aarch64, &["--vdso", "off", "time"]);
+    assert_eq!(off.status, 125);
+    assert!(off.stderr.contains("use full or no-cfi"), "{}", off.stderr);
 }

@@ -8,9 +8,10 @@ use std::path::Path;
 use arch::Arch;
 
 use crate::cli::check_table::Table;
+use crate::cli::files;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::{CheckFormat, CheckOptions};
-use crate::cli::output::{Failure, Style, complain, status, to_stderr};
+use crate::cli::output::{Failure, Style, check_stdout, complain, status, to_stderr, written};
 use crate::cli::summary::{ending_words, grouped, unsupported};
 use crate::cli::world;
 use crate::engine::schedule::Visits;
@@ -35,6 +36,9 @@ const FAULTS: u8 = 1;
 pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let baseline = options.baseline.as_deref().map(read_baseline).transpose()?;
     let stdout_is_taken = options.output.is_none();
+    if stdout_is_taken {
+        check_stdout()?;
+    }
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
     let world = setup.build(&options.command)?;
     let mut state = setup.start(&world, PmuIrq::Nmi, Vec::new(), cmdline)?;
@@ -52,7 +56,7 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     let kernel = Kernel::new(state);
     let outcome = run::run(&kernel, &stop.flag, |_| Ok::<(), ExportError>(()));
     let report = kernel.with(|state| {
-        let mut images = world::images(state.arch, state.vfs.tree.root());
+        let mut images = world::images(state.arch, state.config.vdso, state.vfs.tree.root());
         unsupported(state, &mut images).iter().for_each(|line| complain(line));
         let header = Header {
             schema: SCHEMA.to_owned(),
@@ -103,7 +107,7 @@ fn start(
     state: &mut State,
     methods: &[String],
 ) -> Result<Checker, Failure> {
-    let images = world::images(state.arch, state.vfs.tree.root());
+    let images = world::images(state.arch, state.config.vdso, state.vfs.tree.root());
     let visits = if options.every { Visits::Every } else { Visits::Sparse };
     Checker::start(state, images, visits, |name| methods.iter().any(|m| m == name))
         .map_err(|e| Failure::new(status::FAILURE, e))
@@ -112,16 +116,16 @@ fn start(
 /// The file for the report, which keeps what it has until there is one: it may be the
 /// baseline, too.
 fn open(path: &Path) -> Result<File, Failure> {
-    let opened = File::options().write(true).create(true).truncate(false).open(path);
-    opened
-        .map_err(|e| Failure::new(status::FAILURE, format!("cannot write {}: {e}", path.display())))
+    files::open_output(path).map_err(|e| {
+        Failure::new(status::FAILURE, format!("-o {}: cannot write it: {e}", path.display()))
+    })
 }
 
 fn read_baseline(path: &Path) -> Result<Baseline, Failure> {
     let failed = |why: String| {
         Failure::new(status::FAILURE, format!("--baseline {}: {why}", path.display()))
     };
-    let file = File::open(path).map_err(|e| failed(e.to_string()))?;
+    let file = files::open(path).map_err(failed)?;
     Baseline::read(BufReader::new(file)).map_err(|e| failed(e.to_string()))
 }
 
@@ -133,10 +137,7 @@ fn write(
     new: &[&Fault],
     baseline: Option<&Baseline>,
 ) -> Result<(), Failure> {
-    let (to, style) = match &options.output {
-        Some(path) => (path.display().to_string(), Style::PLAIN),
-        None => ("standard output".to_owned(), Style::of_stdout()),
-    };
+    let style = if output.is_some() { Style::PLAIN } else { Style::of_stdout() };
     let write_to = |out: &mut dyn Write| -> io::Result<()> {
         match options.format {
             CheckFormat::Table => {
@@ -151,19 +152,17 @@ fn write(
         }?;
         out.flush()
     };
-    let written = match output {
-        Some(file) => {
-            // What is no regular file has no length.
-            let _ = file.set_len(0);
-            write_to(&mut BufWriter::new(file))
-        }
-        None => write_to(&mut BufWriter::new(io::stdout().lock())),
+    let Some((file, path)) = output.zip(options.output.as_ref()) else {
+        return written(write_to(&mut BufWriter::new(io::stdout().lock())));
     };
-    match written {
-        // A reader that has gone, such as `head`, has seen enough.
+    // What is no regular file has no length.
+    let _ = file.set_len(0);
+    match write_to(&mut BufWriter::new(file)) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(status::FAILURE, format!("cannot write {to}: {e}")))
+            let message = format!("-o {}: cannot write it: {e}", path.display());
+            Err(Failure::new(status::FAILURE, message))
         }
+        // The reader of a pipe has gone: it has seen enough.
         _ => Ok(()),
     }
 }

@@ -61,7 +61,7 @@ impl Table<'_> {
         if summary.undecided > 0 {
             let _ = writeln!(
                 out,
-                "{} not counted below: executed between two stacks only, where no caller is known",
+                "{} not counted below: executed only between two stacks, or too deep, where no caller is known",
                 counted(summary.undecided, "instruction")
             );
         }

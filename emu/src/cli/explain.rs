@@ -1,20 +1,21 @@
 //! `emu explain`: one graded sample in words, and as a picture.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 
+use crate::cli::files;
 use crate::cli::options::is_stdout;
 use crate::cli::output::{Failure, Style, complain, one_line, status, to_stdout, truth_of};
 use crate::cli::summary::grouped;
 use crate::cli::world;
 use crate::explain::why::{again, why};
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name, svg};
-use crate::grade::file::{FrameKind, Reader};
+use crate::grade::file::{Found, FrameKind, Reader, build_id};
+use crate::loader::vdso::Vdso;
 use crate::perf::record::FileId;
 
 /// `emu explain`
@@ -64,7 +65,7 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
     let fail = |e: &dyn std::fmt::Display| {
         Failure::new(status::FAILURE, format!("{}: {e}", path.display()))
     };
-    let file = File::open(&path).map_err(|e| fail(&e))?;
+    let file = files::open(&path).map_err(|e| fail(&e))?;
     let reader = Reader::new(BufReader::new(file)).map_err(|e| fail(&e))?;
     let methods = reader.header().methods.clone();
     if let Some(wrong) = options.method.iter().find(|m| !methods.contains(m)) {
@@ -73,7 +74,7 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
     }
     let found = reader.find(options.sample).map_err(|e| fail(&e))?;
     let root = found.header.root.clone().map(PathBuf::from);
-    let mut images = world::images(found.arch, root.as_deref());
+    let mut images = world::images(found.arch, vdso_of(&found), root.as_deref());
     let load = |path: &str| -> Option<Arc<[u8]>> { images.get(path, &FileId::None).bytes() };
     let wanted = |name: &str| options.method.is_empty() || options.method.iter().any(|m| m == name);
     let explained = Explained::new(found, load, wanted);
@@ -83,14 +84,26 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
     match &options.svg {
         Some(to) if is_stdout(to.as_os_str()) => to_stdout(&svg::svg(&explained))?,
         Some(to) => {
-            fs::write(to, svg::svg(&explained)).map_err(|e| {
-                let message = format!("--svg {}: cannot write it: {e}", to.display());
+            let failed = |why: String| {
+                let message = format!("--svg {}: cannot write it: {why}", to.display());
                 Failure::new(status::FAILURE, message)
-            })?;
+            };
+            let mut file = files::open_output(to).map_err(failed)?;
+            // What is no regular file has no length.
+            let _ = file.set_len(0);
+            let picture = svg::svg(&explained);
+            file.write_all(picture.as_bytes()).map_err(|e| failed(e.to_string()))?;
         }
         None => to_stdout(&Words { e: &explained, style: Style::of_stdout() }.text())?,
     }
     Ok(0)
+}
+
+/// The vDSO that the run had, by its build id.
+fn vdso_of(found: &Found) -> Vdso {
+    let recorded = found.modules.iter().find(|m| m.vdso).and_then(|m| m.build_id.as_deref());
+    let is_it = |v: &Vdso| build_id(&v.image(found.arch)).as_deref() == recorded;
+    [Vdso::Full, Vdso::NoCfi].into_iter().find(is_it).unwrap_or_default()
 }
 
 /// The number of a sample.
@@ -108,11 +121,15 @@ fn sample_number(text: &str) -> Result<u64, String> {
 fn truth_file(file: &Path) -> Result<PathBuf, Failure> {
     let beside = truth_of(file);
     let mut begin = [0; 10];
-    let opened = File::open(file).and_then(|mut file| file.read(&mut begin));
-    if opened.is_ok_and(|len| begin[..len].starts_with(b"{\"header\"")) {
-        return Ok(file.to_owned());
+    let opened = files::open(file).map(|mut file| file.read(&mut begin).unwrap_or(0));
+    match &opened {
+        Ok(len) if begin[..*len].starts_with(b"{\"header\"") => return Ok(file.to_owned()),
+        Err(why) if file.exists() => {
+            return Err(Failure::new(status::FAILURE, format!("{}: {why}", file.display())));
+        }
+        _ => {}
     }
-    if beside.is_file() {
+    if beside.exists() {
         return Ok(beside);
     }
     // A damaged truth file, given by its name, shall be called so.

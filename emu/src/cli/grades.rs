@@ -8,14 +8,15 @@ use crate::grade::{ByPoint, MethodTally, Verdict};
 
 /// `412 samples: fp 93.0 % (29 missing frame), dwarf 100 %, sframe 0 % (412 no coverage)`:
 /// the share of exact stacks, then what the others were. `undecided` more samples were taken
-/// while the stack pointer was between two stacks, where no stack is true.
+/// while the stack pointer was between two stacks, where no stack is true, or in a recursion
+/// of which not all frames are kept.
 pub fn line(tallies: &[MethodTally], undecided: u64) -> String {
     let samples = tallies.first().map_or(0, MethodTally::samples);
     let methods: Vec<String> = tallies.iter().map(method).collect();
     let s = if samples == 1 { "" } else { "s" };
     let more = match undecided {
         0 => String::new(),
-        n => format!(", {} more between two stacks", grouped(n)),
+        n => format!(", {} more undecided", grouped(n)),
     };
     match samples {
         0 => "0 samples: no stack to compare with the true one".to_owned(),

@@ -17,6 +17,7 @@ use crate::kernel::run::RunError;
 use crate::kernel::state::{Config, PmuIrq};
 use crate::kernel::task::Ending;
 use crate::kernel::{State, exec, symbols};
+use crate::loader::vdso::Vdso;
 use crate::perf::record::{Event, Session};
 
 /// `CLOCK_REALTIME` at boot: 2023-11-14 22:13:20 UTC.
@@ -67,6 +68,7 @@ impl Setup<'_> {
             strict: machine.strict,
             strace: machine.strace,
             boot_time: BOOT_TIME,
+            vdso: machine.vdso,
             max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
         };
         let session = |arch| Session {
@@ -85,6 +87,11 @@ impl Setup<'_> {
                 state.arch
             );
             return Err(Failure::new(status::NOT_RUNNABLE, message));
+        }
+        if machine.vdso == Vdso::Off && state.arch == Arch::Aarch64 {
+            let message = "--vdso off: signal handlers of aarch64 return through the vDSO; \
+                           use full or no-cfi";
+            return Err(Failure::new(status::FAILURE, message));
         }
         for (path, host) in &world.files {
             state.vfs.tree.show(path.clone(), host.clone());

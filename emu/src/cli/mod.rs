@@ -11,8 +11,8 @@
 //! ```
 //!
 //! One file a subcommand ([`run`], [`show`], [`explain`], [`merge`], [`guests`]);
-//! [`options`] holds the command line,
-//! [`output`] the way errors and the profile go out, [`world`] finds the guest.
+//! [`options`] holds the command line, [`output`] the way errors and the profile go out,
+//! [`files`] opens what people name, [`world`] finds the guest.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
 //! [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
@@ -22,6 +22,7 @@ pub mod check_table;
 pub mod columns;
 pub mod death;
 pub mod explain;
+pub mod files;
 pub mod grades;
 pub mod guests;
 pub mod machine;
@@ -36,12 +37,14 @@ pub mod tally;
 pub mod world;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use options::{Cli, Command};
-use output::{Failure, complain, status};
+use output::{Failure, check_stdout, complain, status, written};
 
 /// The program `emu`.
 pub fn main() -> ExitCode {
@@ -76,8 +79,8 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
 fn not_parsed(error: &clap::Error, words: &[OsString]) -> Result<u8, Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that has gone has seen enough.
-            let _ = error.print();
+            check_stdout()?;
+            written(error.print().and_then(|()| io::stdout().flush()))?;
             Ok(0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -94,9 +97,11 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
     let message = text.split("\n\n").next().unwrap_or_default();
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut line = message.strip_prefix("error: ").unwrap_or(&message).to_owned();
-    if let Some(tip) = text.lines().find_map(|l| l.trim_start().strip_prefix("tip: ")) {
-        line.push_str("; ");
-        line.push_str(tip);
+    let tip = text.lines().find_map(|l| l.trim_start().strip_prefix("tip: "));
+    match (other_command(error, words), tip) {
+        (Some(other), _) => line.push_str(&format!("; it is an option of `emu {other}`")),
+        (None, Some(tip)) => line.push_str(&format!("; {tip}")),
+        (None, None) => {}
     }
     let subcommand = words.get(1).and_then(|w| w.to_str());
     let of = match subcommand
@@ -106,6 +111,24 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
         None => String::new(),
     };
     format!("{line}; see `emu{of} --help`")
+}
+
+/// A subcommand that has the option which this one has not.
+fn other_command(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return None };
+    let is_it = |arg: &clap::Arg| match wrong.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long.split('=').next().unwrap_or_default()),
+        None => arg
+            .get_short()
+            .is_some_and(|short| wrong.strip_prefix('-') == Some(&*short.to_string())),
+    };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let cli = Cli::command();
+    let mut others =
+        cli.get_subcommands().filter(|c| words.get(1).is_none_or(|w| w != c.get_name()));
+    others.find(|c| c.get_arguments().any(is_it)).map(|c| c.get_name().to_owned())
 }
 
 #[cfg(test)]
@@ -127,6 +150,17 @@ mod tests {
             "unexpected argument '--stric' found; a similar argument exists: '--strict'; \
              see `emu run --help`"
         );
+        assert_eq!(
+            message(&["emu", "check", "-F", "99", "demo"]),
+            "unexpected argument '-F' found; it is an option of `emu run`; see `emu check --help`"
+        );
+        assert_eq!(
+            message(&["emu", "run", "--baseline", "x", "demo"]),
+            "unexpected argument '--baseline' found; it is an option of `emu check`; \
+             see `emu run --help`"
+        );
+        let format = message(&["emu", "check", "--format", "xml"]);
+        assert!(format.contains("possible values: table, json, html"), "{format}");
         assert_eq!(
             message(&["emu", "gests"]),
             "unrecognized subcommand 'gests'; a similar subcommand exists: 'guests'; \

@@ -12,6 +12,7 @@ use crate::cli::explain::ExplainOptions;
 use crate::cli::merge::MergeOptions;
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
+use crate::loader::vdso::Vdso;
 use crate::perf::event::{self, Defaults, EventError};
 use crate::perf::record::{Event, Rate};
 
@@ -171,8 +172,9 @@ callee-saved registers. If a step is right at every instruction, every stack is 
     after_help = "\
 An instruction is checked in the first 8 executions of its block of code and then at every
 power of two. It counts as wrong if one check was, as not covered if no table says anything
-about it, and as undecided if the stack pointer was between two stacks each time, as inside
-longjmp.
+about it, and as undecided if its true caller was never known: the stack pointer was
+between two stacks, as inside longjmp, or the caller one of the middle frames of more than
+1,048,576, which are not kept.
 
 Exit status: 1 if anything is wrong (with --baseline: anything new), else 0; 124, 125, 126,
 127 and 130 as of `emu run`. The guest's own status is only said. Unless -o names a file,
@@ -278,7 +280,8 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
     pub pmu_irq: PmuIrq,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
-    /// user stacks it gets right; the true stacks go into FILE.truth beside the profile, for
+    /// user stacks it gets right (undecided: between two stacks, or among more than 1,048,576
+    /// live frames, of which the middle ones are not kept); the true stacks go into FILE.truth beside the profile, for
     /// `emu explain`
     #[arg(long)]
     pub truth: bool,
@@ -328,6 +331,10 @@ pub struct MachineOptions {
     /// Choose addresses at random from this seed
     #[arg(long, value_name = "SEED", value_parser = seed)]
     pub aslr: Option<u64>,
+    /// What the guest finds as its vDSO: full, no-cfi (the same code without unwind tables) or
+    /// off (none; x86_64)
+    #[arg(long, value_name = "full|no-cfi|off", default_value = "full", value_parser = vdso)]
+    pub vdso: Vdso,
     /// Stop the guest after N user instructions (suffixes k, M, G), with status 124
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_instructions: Option<u64>,
@@ -519,6 +526,15 @@ fn pmu_irq(text: &str) -> Result<PmuIrq, String> {
         "nmi" => Ok(PmuIrq::Nmi),
         "irq" => Ok(PmuIrq::Irq),
         _ => Err("use nmi or irq".to_owned()),
+    }
+}
+
+fn vdso(text: &str) -> Result<Vdso, String> {
+    match text {
+        "full" => Ok(Vdso::Full),
+        "no-cfi" => Ok(Vdso::NoCfi),
+        "off" => Ok(Vdso::Off),
+        _ => Err("use full, no-cfi or off".to_owned()),
     }
 }
 

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::cli::files;
 use crate::cli::options::{OutputOptions, is_stdout};
+use crate::engine::streams;
 use crate::export::{ExportError, Format, Output};
 
 /// Exit statuses of our own.
@@ -113,13 +114,39 @@ pub fn to_stderr(text: &str) {
 ///
 /// [`Failure`] if it cannot be written for any other reason.
 pub fn to_stdout(text: &str) -> Result<(), Failure> {
+    check_stdout()?;
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What came of writing to standard output. A reader that has gone has seen enough.
+///
+/// # Errors
+///
+/// [`Failure`] if it could not be written for any other reason.
+pub fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(status::FAILURE, format!("cannot write to standard output: {e}")))
+            Err(stdout_failure(&format!("{e}; redirect it elsewhere")))
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that standard output is there.
+///
+/// # Errors
+///
+/// [`Failure`] if it is closed: what is written would be lost.
+pub fn check_stdout() -> Result<(), Failure> {
+    match streams::stdout_was_closed() {
+        true => Err(stdout_failure("it is closed; redirect it to a file")),
+        false => Ok(()),
+    }
+}
+
+fn stdout_failure(why: &str) -> Failure {
+    Failure::new(status::FAILURE, format!("cannot write to standard output: {why}"))
 }
 
 /// Colours, or none.
@@ -207,7 +234,10 @@ impl Destination {
     pub fn open(&self, format: Format) -> Result<Output, Failure> {
         match self {
             Destination::File(path) => {
-                if let Some(out) = open_pipe(path)? {
+                let pipe = files::open_pipe(path).map_err(|why| {
+                    Failure::new(status::FAILURE, format!("-o {}: {why}", path.display()))
+                })?;
+                if let Some(out) = pipe {
                     return Ok(Output::Stream { out: Box::new(out), name: self.name() });
                 }
                 keep_old(path)?;
@@ -221,6 +251,7 @@ impl Destination {
                          redirect it, or use --format script",
                     ));
                 }
+                check_stdout()?;
                 let out = io::stdout().as_fd().try_clone_to_owned().map_err(|e| {
                     Failure::new(status::FAILURE, format!("cannot write to standard output: {e}"))
                 })?;
@@ -241,7 +272,7 @@ impl Destination {
     /// The profile's file, unless it is standard output, a device or a pipe.
     pub fn regular_file(&self) -> Option<&Path> {
         match self {
-            Destination::File(path) if path.is_file() => Some(path),
+            Destination::File(path) if is_regular(path) => Some(path),
             _ => None,
         }
     }
@@ -251,7 +282,7 @@ impl Destination {
     /// The name of a file beside the profile, if that is, or will be, a regular file.
     pub fn beside(&self, name: impl Fn(&Path) -> PathBuf) -> Option<PathBuf> {
         match self {
-            Destination::File(path) if path.is_file() || !path.exists() => Some(name(path)),
+            Destination::File(path) if is_regular(path) || !path.exists() => Some(name(path)),
             _ => None,
         }
     }
@@ -282,27 +313,10 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens a named pipe for writing, if `path` is one. One that nobody reads is refused:
-/// opening it would wait, perhaps for ever.
-fn open_pipe(path: &Path) -> Result<Option<fs::File>, Failure> {
-    const O_NONBLOCK: i32 = 0o4000;
-    if !fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo()) {
-        return Ok(None);
-    }
-    let open = |flags| fs::OpenOptions::new().write(true).custom_flags(flags).open(path);
-    // The first open tells whether there is a reader, and keeps it while the second, whose
-    // writes wait for it, is made.
-    let out = open(O_NONBLOCK).and_then(|_reader| open(0));
-    out.map(Some).map_err(|e| {
-        let message = format!("-o {}: nobody reads this pipe ({e})", path.display());
-        Failure::new(status::FAILURE, format!("{message}; start its reader first"))
-    })
-}
-
 /// Renames the profile `path`, if it is a regular file, to `path.old`, and so the kernel's
 /// symbols and the truth beside it, to `path.old.kallsyms` and `path.old.truth`.
 fn keep_old(path: &Path) -> Result<(), Failure> {
-    if !path.is_file() {
+    if !is_regular(path) {
         return Ok(());
     }
     let old = with_suffix(path, ".old");
@@ -316,6 +330,12 @@ fn keep_old(path: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Whether `path` is a regular file of the user's: not `/dev/stdout`, which leads to one if
+/// standard output does, and must not be renamed.
+fn is_regular(path: &Path) -> bool {
+    path.is_file() && !["/dev", "/proc"].iter().any(|folder| path.starts_with(folder))
 }
 
 fn remove(path: &Path) -> Result<(), Failure> {
@@ -390,6 +410,15 @@ mod tests {
         assert_eq!(failure.status, status::FAILURE);
         assert!(failure.message.unwrap().starts_with("cannot rename "));
         assert_eq!(read("p.data"), Some("3".into()));
+    }
+
+    #[test]
+    fn a_link_to_standard_output_is_no_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file.as_file()));
+        let to = Destination::File(path.clone().into());
+        assert_eq!((to.regular_file(), to.beside(truth_of)), (None, None));
+        assert!(matches!(to.open(Format::PerfData), Ok(Output::File(p)) if p == Path::new(&path)));
     }
 
     #[test]

@@ -2,16 +2,17 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
 use std::path::Path;
 
 use crate::cli::death::{Death, Report};
+use crate::cli::files;
 use crate::cli::grades;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::merge;
 use crate::cli::options::RunOptions;
 use crate::cli::output::{
-    Destination, Failure, Style, complain, is_broken_pipe, status, to_stderr, truth_of,
+    Destination, Failure, Style, complain, is_broken_pipe, kallsyms_of, quoted, status, to_stderr,
+    truth_of,
 };
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
@@ -19,7 +20,7 @@ use crate::cli::world::{self, World};
 use crate::deferred;
 use crate::export::merging::Merging;
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
-use crate::grade::{TruthFile, Watch};
+use crate::grade::{MethodTally, TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
 use crate::kernel::unwind::Unwind;
@@ -47,6 +48,13 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     }
     let format = options.output.format;
     let output = destination.open(format)?;
+    if let (Format::PerfData, Some(beside)) = (format, destination.beside(kallsyms_of)) {
+        files::check_output(&beside).map_err(|why| {
+            let message =
+                format!("cannot write the kernel's symbols to {}: {why}", beside.display());
+            Failure::new(status::FAILURE, message)
+        })?;
+    }
     let watch = match options.sampling.truth {
         true => Some(watch(&mut state, &destination)?),
         false => None,
@@ -77,6 +85,13 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
             "\n{}\n{table}",
             watch.with_tallies(|t| grades::line(t, watch.undecided()))
         ));
+        let graded = watch.with_tallies(|t| t.first().map_or(0, MethodTally::samples));
+        if let Some(file) = destination.regular_file().filter(|_| graded > 0) {
+            let file = quoted(&file.to_string_lossy());
+            to_stderr(&format!(
+                "Explain one of them: emu explain {file} N, with N from 1 to {graded}\n"
+            ));
+        }
     }
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
@@ -90,9 +105,10 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
 /// that is a file.
 fn watch(state: &mut State, destination: &Destination) -> Result<Watch, Failure> {
     let root = state.vfs.tree.root();
-    let images = world::images(state.arch, root);
+    let images = world::images(state.arch, state.config.vdso, root);
     let file = match destination.beside(truth_of) {
         Some(path) => {
+            files::check_output(&path).map_err(|e| truth_failure(&path, &e))?;
             let out = File::create(&path).map_err(|e| truth_failure(&path, &e))?;
             let root = root.map(|root| root.to_string_lossy().into_owned());
             Some(TruthFile { out: Box::new(out), root })
@@ -102,8 +118,8 @@ fn watch(state: &mut State, destination: &Destination) -> Result<Watch, Failure>
     Watch::start(state, images, file).map_err(|e| Failure::new(status::FAILURE, e))
 }
 
-fn truth_failure(file: &Path, error: &io::Error) -> Failure {
-    let message = format!("cannot write the truth to {}: {error}; choose -o", file.display());
+fn truth_failure(file: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let message = format!("cannot write the truth to {}: {error}", file.display());
     Failure::new(status::FAILURE, message)
 }
 
@@ -139,7 +155,7 @@ impl Recorder {
         output: Output,
     ) -> Result<Recorder, Failure> {
         let session = &state.perf.session;
-        let images = || world::images(state.arch, state.vfs.tree.root());
+        let images = || world::images(state.arch, state.config.vdso, state.vfs.tree.root());
         let tally = Tally::new(session, images());
         let deferred = session.events.iter().any(|e| e.defer);
         let sink = if deferred && (merge || format != Format::PerfData) {
@@ -173,7 +189,7 @@ fn report(
 ) {
     let style = Style::of_stderr();
     let root = state.vfs.tree.root();
-    let mut images: Images = world::images(state.arch, root);
+    let mut images: Images = world::images(state.arch, state.config.vdso, root);
     if let Some(death) = Death::of(state) {
         to_stderr(&Report::new(state, death, &mut images).render(&world.name, style));
     }

@@ -5,15 +5,15 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::Range;
 
 use arch::Arch;
-use unwinder::Module;
 use unwinder::dwarf::ErrorKind;
 use unwinder::elf::Slice;
 use unwinder::module::Problem;
 use unwinder::sframe::check::Severity;
+use unwinder::{Module, TableError};
 
 use crate::cli::columns::{Columns, Last};
 use crate::cli::options::ShowOptions;
-use crate::cli::output::{Failure, Style, complain, one_line, status};
+use crate::cli::output::{Failure, Style, check_stdout, complain, one_line, status, written};
 use crate::cli::summary::grouped;
 use crate::cli::world;
 use crate::engine::FileMap;
@@ -40,6 +40,7 @@ const MAX_NAMES: usize = 200_000;
 /// [`Failure`] if there is no such file, or it is no program or library, or it has no such
 /// address or function.
 pub fn run(options: &ShowOptions) -> Result<u8, Failure> {
+    check_stdout()?;
     let path = world::find(&options.file, options.arch.unwrap_or(Arch::X86_64))?;
     let file = FileMap::open(&path).map_err(|e| refused(&path, LoadError::from_io(&e)))?;
     let bytes = file.bytes();
@@ -67,13 +68,8 @@ pub fn run(options: &ShowOptions) -> Result<u8, Failure> {
     let width = options.width.or_else(terminal_width).unwrap_or(WIDTH);
     let chosen = binary.choose(options)?;
     let mut listing = Listing::new(&binary, style, width.into());
-    match listing.print(&chosen) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(status::FAILURE, format!("cannot write to standard output: {e}")))
-        }
-        // A reader that has gone, such as `head`, has seen enough.
-        _ => Ok(0),
-    }
+    written(listing.print(&chosen))?;
+    Ok(0)
 }
 
 fn refused(path: &std::path::Path, source: LoadError) -> Failure {
@@ -365,6 +361,19 @@ impl<'a, 'b> Listing<'a, 'b> {
         writeln!(self.out, "{}", self.style.dim(&text))
     }
 
+    /// Why a table is not there: it is in the file but broken, or, in the words `absent`, not.
+    fn without(&self, absent: &str, of_it: impl Fn(&TableError) -> bool) -> String {
+        let broken = self.binary.module.problems().iter().filter_map(|problem| match problem {
+            Problem::Unusable(error) if of_it(error) => Some(error.to_string()),
+            _ => None,
+        });
+        let broken: Vec<String> = broken.collect();
+        match broken.is_empty() {
+            true => absent.to_owned(),
+            false => format!("not usable: {}", broken.join("; ")),
+        }
+    }
+
     /// Counts, and where the tables disagree.
     fn summary(&self) -> String {
         let counts = &self.counts;
@@ -376,9 +385,15 @@ impl<'a, 'b> Listing<'a, 'b> {
         let module = &self.binary.module;
         let cfi = module.eh_frame().is_some() || module.debug_frame().is_some();
         match (cfi, module.sframe().is_some()) {
-            (false, false) => format!("{shown}; no unwind tables"),
-            (true, false) => format!("{shown}; no .sframe to compare with"),
-            (false, true) => format!("{shown}; no CFI to compare with"),
+            (false, false) => format!("{shown}; {}", self.without("no unwind tables", |_| true)),
+            (true, false) => {
+                let sframe = |e: &TableError| matches!(e, TableError::Sframe(_));
+                format!("{shown}; {}", self.without("no .sframe to compare with", sframe))
+            }
+            (false, true) => {
+                let cfi = |e: &TableError| matches!(e, TableError::Dwarf(_));
+                format!("{shown}; {}", self.without("no CFI to compare with", cfi))
+            }
             (true, true) if counts.places.is_empty() => format!("{shown}; the tables agree"),
             (true, true) => {
                 let places = counts.places.iter().map(|(what, n)| format!("{what}: {n}"));

@@ -12,7 +12,8 @@ use crate::cli::options::{Variable, WorldOptions};
 use crate::cli::output::{Failure, status};
 use crate::export::Images;
 use crate::kernel::exec::Program;
-use crate::loader::{LoadError, file, vdso};
+use crate::loader::vdso::Vdso;
+use crate::loader::{LoadError, file};
 
 /// The guest that runs when none is named.
 pub const DEMO: &str = "demo";
@@ -85,9 +86,9 @@ pub fn build(
 
 /// The images of the code in a profile: the host's files, below `root` if there is one,
 /// and the kernel's vDSO.
-pub fn images(arch: Arch, root: Option<&Path>) -> Images {
+pub fn images(arch: Arch, vdso: Vdso, root: Option<&Path>) -> Images {
     let files = root.map_or_else(Images::of_host, |root| Images::of_root(root.to_owned()));
-    files.with("[vdso]", Arc::from(vdso::image(arch)))
+    files.with("[vdso]", Arc::from(vdso.image(arch)))
 }
 
 /// The host file that a word of the command line names: a path, or a guest of the catalogue.

@@ -38,6 +38,7 @@ impl Machine {
             strict: false,
             strace: false,
             boot_time: 0,
+            vdso: Default::default(),
             max_instructions: u64::MAX,
         };
         let defaults = Defaults {

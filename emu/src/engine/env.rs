@@ -30,15 +30,6 @@ impl Env {
     }
 }
 
-/// Callee-saved registers by their places in the engine's order.
-const fn callee_saved(arch: Arch) -> &'static [usize] {
-    match arch {
-        // rbx, rbp, r12 to r15; the engine has them in the order of their encoding.
-        Arch::X86_64 => &[3, 5, 12, 13, 14, 15],
-        Arch::Aarch64 => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29],
-    }
-}
-
 /// The registers in the engine's memory while translated code runs.
 #[derive(Clone, Copy)]
 pub(super) struct EnvRegisters {
@@ -75,6 +66,7 @@ impl EnvRegisters {
     pub fn saved(self) -> CalleeSaved {
         let r = |i: usize| self.register(i);
         match self.arch {
+            // rbx, rbp, r12 to r15; the engine has them in the order of their encoding.
             Arch::X86_64 => [r(3), r(5), r(12), r(13), r(14), r(15), 0, 0, 0, 0, 0],
             Arch::Aarch64 => std::array::from_fn(|i| r(19 + i)),
         }
@@ -98,8 +90,8 @@ pub(super) fn asked_registers(arch: Arch, raw: *mut uc::uc_engine) -> (u64, Call
             read(X::RSP as c_int)
         }
         Arch::Aarch64 => {
-            for (place, &i) in saved.iter_mut().zip(callee_saved(arch)) {
-                let id = if i == 29 { A::X29 as c_int } else { A::X0 as c_int + i as c_int };
+            for (place, i) in saved.iter_mut().zip(19..=29) {
+                let id = if i == 29 { A::X29 as c_int } else { A::X0 as c_int + i };
                 *place = read(id);
             }
             read(A::SP as c_int)

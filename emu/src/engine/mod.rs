@@ -14,6 +14,7 @@
 //!
 //! * [`arena`]: guest physical memory, one host mapping.
 //! * [`filemap`]: read-only host files behind functions that copy.
+//! * [`streams`]: whether standard output was open at the start.
 //! * [`counting`]: how many instructions and branches each translated block holds.
 //! * [`flow`]: calls, returns and indirect jumps, as they happen.
 //! * `unicorn`: the raw handle; nothing but calls across the C ABI.
@@ -43,6 +44,7 @@ mod run;
 pub mod schedule;
 mod shared;
 pub mod stepper;
+pub mod streams;
 mod unicorn;
 
 mod aarch64;

@@ -296,7 +296,7 @@ impl Engine {
         let branches = u64::from(block.branches);
         let mut code = Vec::with_capacity(size as usize);
         self.shared.lend(arena, mmu);
-        self.shared.copy_code_span(addr, size, &mut code);
+        self.shared.copy_code(addr, size, &mut code);
         self.shared.take_back();
         if !rest {
             self.shared.looked_at(addr, size);
@@ -451,7 +451,7 @@ impl Engine {
         let pc = self.pc();
         let mut bytes = Vec::new();
         self.shared.lend(arena, mmu);
-        self.shared.copy_code_span(pc, 16, &mut bytes);
+        self.shared.copy_code(pc, 16, &mut bytes);
         self.shared.take_back();
         let starts = self.shared.counts.decoder().decode_block(&bytes).starts;
         let next = starts.get(1).map_or(pc + bytes.len() as u64, |&s| pc + u64::from(s));

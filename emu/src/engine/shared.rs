@@ -303,11 +303,6 @@ impl Shared {
         self.copy_code(addr, (FRAME_SIZE - addr % FRAME_SIZE) as u32, out);
     }
 
-    /// Copies at most `len` bytes of code from `addr`.
-    pub fn copy_code_span(&mut self, addr: u64, len: u32, out: &mut Vec<u8>) {
-        self.copy_code(addr, len, out);
-    }
-
     /// Decodes a block unless it is known, without counting it.
     pub fn ensure_block(&mut self, addr: u64, size: u32) {
         if self.counts.get(addr, size).is_none() {

@@ -17,6 +17,14 @@
 use super::perf_read::{Body, PerfFile, ReadError, Record, Trailer, abi};
 use crate::perf::merge::{Merger, Report};
 
+/// A merged file has at most so many times the bytes of its file: a hostile one could have
+/// any number of small samples that share one large stack. Kernels cannot: a stack has 510
+/// words at most, and one kernel entry takes few samples.
+const MAX_GROWTH: usize = 64;
+
+/// What a file counts at least for that limit, bytes.
+const MIN_LIMIT: usize = 1 << 16;
+
 /// A merged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
@@ -31,8 +39,8 @@ pub struct Merged {
 /// # Errors
 ///
 /// [`ReadError`] if a record cannot be read, if a merged sample does not fit into a record
-/// (65,535 bytes), or if the file has traces of hardware (Intel PT, CoreSight), which are
-/// indexed by their offset.
+/// (65,535 bytes), if the file would grow beyond 64 times its size, or if it has traces of
+/// hardware (Intel PT, CoreSight), which are indexed by their offset.
 pub fn merge(file: &PerfFile) -> Result<Merged, ReadError> {
     let mut merger = Merger::default();
     for record in file.records() {
@@ -45,6 +53,7 @@ pub fn merge(file: &PerfFile) -> Result<Merged, ReadError> {
         let (tid, time) = thread_and_time(record.trailer.as_ref());
         merger.stack(tid, time, *cookie, ips.iter().collect());
     }
+    let most = file.len().max(MIN_LIMIT).saturating_mul(MAX_GROWTH);
     let mut data = Vec::new();
     for record in file.records() {
         let mut record = record?;
@@ -60,6 +69,10 @@ pub fn merge(file: &PerfFile) -> Result<Merged, ReadError> {
             _ => {}
         }
         record.write(&mut data).map_err(|size| too_long(&record, size))?;
+        if data.len() > most {
+            let problem = format!("the merged file would have more than {most} bytes");
+            return Err(ReadError::new(record.offset, "data section", problem));
+        }
     }
     if data.is_empty() {
         let problem = "nothing but deferred callchains: there is no sample to merge them with";

@@ -50,6 +50,9 @@ impl Grader {
         Grader { methods, tallies, found: Vec::new(), truth: Vec::new() }
     }
 
+    /// Addresses of the truth that a chain is compared with at most.
+    pub const TRUTH: usize = Methods::LIMIT + 2;
+
     /// See [`Methods::map`].
     pub fn map(&mut self, name: &str, bytes: &Bytes, addr: u64, pgoff: u64) {
         self.methods.map(name, bytes, addr, pgoff);
@@ -64,7 +67,8 @@ impl Grader {
         memory: &mut dyn Memory,
     ) -> Vec<Verdict> {
         self.truth.clear();
-        self.truth.extend(truth);
+        // A chain is not longer than the limit; one more tells a missing frame.
+        self.truth.extend(truth.take(Grader::TRUTH));
         let mut verdicts = Vec::with_capacity(self.tallies.len());
         for id in self.methods.ids() {
             let end = self.methods.walk(id, regs, memory, &mut self.found);

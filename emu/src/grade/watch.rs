@@ -1,32 +1,29 @@
 //! Keeps the true stack of a run and grades every sample.
 
-use std::cell::RefCell;
 use std::io::{self, Write};
-use std::rc::Rc;
 
 use arch::Regs;
 use unwinder::Memory;
 
 use crate::engine::EngineError;
-use crate::engine::flow::{CalleeSaved, Event, FlowSink};
 use crate::export::Images;
 use crate::grade::by_point::ByPoint;
 use crate::grade::file::{
     Frame, Header, Hex, MAX_FRAMES, MappedFile, Recorder, SCHEMA, Sample, VERSION, Writer,
     registers,
 };
+use crate::grade::followed::{Followed, Follower};
 use crate::grade::grader::{Grader, MethodTally};
 use crate::grade::methods::Bytes;
 use crate::grade::point::Points;
 use crate::kernel::State;
-use crate::kernel::observer::Observer;
 use crate::kernel::user::Present;
-use crate::perf::record::{FileId, Record};
+use crate::perf::record::FileId;
 use crate::truth::{Stack, TrueFrame};
 
 /// A handle; clones look at the same run.
 #[derive(Clone, Debug)]
-pub struct Watch(Rc<RefCell<Inner>>);
+pub struct Watch(Followed<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -38,7 +35,7 @@ struct Inner {
     file: Option<Writer>,
     /// Samples that were graded so far.
     samples: u64,
-    /// Samples between two stacks.
+    /// Samples between two stacks, or with frames that are not kept.
     undecided: u64,
 }
 
@@ -81,7 +78,7 @@ impl Watch {
             };
             Writer::new(file.out, header)
         });
-        let watch = Watch(Rc::new(RefCell::new(Inner {
+        let inner = Inner {
             stack,
             grader,
             points: Points::new(regs.arch),
@@ -90,15 +87,8 @@ impl Watch {
             file,
             samples: 0,
             undecided: 0,
-        })));
-        for record in &state.perf.records {
-            if let Record::Mmap2 { addr, pgoff, path, .. } = record {
-                watch.0.borrow_mut().map(path, *addr, *pgoff);
-            }
-        }
-        state.core.follow(Box::new(watch.clone()))?;
-        state.observer = Some(Box::new(watch.clone()));
-        Ok(watch)
+        };
+        Followed::start(state, inner).map(Watch)
     }
 
     /// Reads the tallies.
@@ -106,7 +96,8 @@ impl Watch {
         read(self.0.borrow().grader.tallies())
     }
 
-    /// Samples with the stack pointer between two stacks, so that there is nothing to grade.
+    /// Samples with the stack pointer between two stacks, or in so deep a recursion that its
+    /// frames are not kept ([`crate::truth::cut`]), so that there is nothing to grade.
     pub fn undecided(&self) -> u64 {
         self.0.borrow().undecided
     }
@@ -127,7 +118,19 @@ impl Watch {
     }
 }
 
-impl Inner {
+impl Follower for Inner {
+    fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    fn stack_mut(&mut self) -> &mut Stack {
+        &mut self.stack
+    }
+
+    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, mut memory: Present<'_>) {
+        self.grade(regs, sp_was_set, &mut memory);
+    }
+
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
@@ -137,7 +140,9 @@ impl Inner {
             self.new_modules(modules, &bytes);
         }
     }
+}
 
+impl Inner {
     /// Takes note of the modules behind the first `known`, made from `bytes`.
     fn new_modules(&mut self, known: usize, bytes: &Bytes) {
         for module in self.grader.methods().tables().iter().skip(known) {
@@ -148,8 +153,8 @@ impl Inner {
         }
     }
 
-    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
-        if !self.stack.holds(regs.sp(), sp_was_set) {
+    fn grade(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
+        if !self.stack.holds(regs.sp(), sp_was_set) || !self.stack.knows(Grader::TRUTH) {
             self.undecided += 1;
             return;
         }
@@ -175,33 +180,5 @@ impl Inner {
             frames: frames.iter().map(Frame::new).collect(),
             verdicts: names.iter().cloned().zip(verdicts).collect(),
         });
-    }
-}
-
-impl FlowSink for Watch {
-    fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
-        self.0.borrow_mut().stack.events(events, saved);
-    }
-
-    fn is_function(&self, addr: u64) -> bool {
-        self.0.borrow().stack.functions().starts_at(addr)
-    }
-}
-
-impl Observer for Watch {
-    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64) {
-        self.0.borrow_mut().stack.signal(interrupted, handler, restorer);
-    }
-
-    fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {
-        self.0.borrow_mut().stack.sigreturn(regs, return_address);
-    }
-
-    fn mapped(&mut self, path: &str, addr: u64, pgoff: u64) {
-        self.0.borrow_mut().map(path, addr, pgoff);
-    }
-
-    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, mut memory: Present<'_>) {
-        self.0.borrow_mut().sampled(regs, sp_was_set, &mut memory);
     }
 }

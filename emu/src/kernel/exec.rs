@@ -112,7 +112,7 @@ pub fn exec(
     let options = loader::Options {
         aslr: program.aslr,
         stack_limit: DEFAULT_LIMITS[rlimit::STACK].0,
-        vdso_size: vdso::image(arch).len() as u64,
+        vdso_size: config.vdso.image(arch).len() as u64,
     };
     let plan = loader::plan(&image, &options).map_err(fail)?;
     let mut arena = Arena::new()?;
@@ -129,7 +129,7 @@ pub fn exec(
     let mut mm = Mm::new(arch, layout, &mut arena).ok_or(ExecError::Memory)?;
     let map = |errno| ExecError::Map { path: program.host.clone(), errno };
     map_segments(&mut mm, &mut arena, &file, &image, plan.bias).map_err(map)?;
-    map_vdso(&mut mm, &mut arena, &plan, config.boot_time).map_err(map)?;
+    map_vdso(&mut mm, &mut arena, &plan, &config).map_err(map)?;
     let name = Path::new(&program.path).file_name().map(|n| n.to_string_lossy().into_owned());
     let mut comm = name.unwrap_or_default().into_bytes();
     comm.truncate(15);
@@ -280,11 +280,11 @@ fn map_segments(
 }
 
 /// The vvar page and, above it, the vDSO.
-fn map_vdso(mm: &mut Mm, arena: &mut Arena, plan: &Layout, boot_time: u64) -> Result<(), Errno> {
+fn map_vdso(mm: &mut Mm, arena: &mut Arena, plan: &Layout, config: &Config) -> Result<(), Errno> {
     let (Some(vvar), Some(at)) = (plan.vvar, plan.vdso) else { return Ok(()) };
-    let page = Vvar::new(boot_time).page();
+    let page = Vvar::new(config.boot_time).page();
     let data = special(arena, page.as_slice())?;
-    let code = special(arena, vdso::image(mm.arch))?;
+    let code = special(arena, &config.vdso.image(mm.arch))?;
     let fixed = AreaFlags { read_only: true, ..AreaFlags::default() };
     for (start, frames, prot, flags, name) in [
         (vvar, data, Prot::R, fixed, "[vvar]"),

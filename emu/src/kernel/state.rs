@@ -18,6 +18,7 @@ use crate::kernel::task::Task;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
+use crate::loader::vdso::Vdso;
 use crate::mem::Mm;
 use crate::perf::record::{EventKind, Record, Time};
 use crate::perf::session::Perf;
@@ -166,6 +167,8 @@ pub struct Config {
     pub strace: bool,
     /// `CLOCK_REALTIME` at boot, nanoseconds since the epoch.
     pub boot_time: u64,
+    /// The program's vDSO.
+    pub vdso: Vdso,
     /// Run at most so many user instructions.
     pub max_instructions: u64,
 }

@@ -362,7 +362,8 @@ fn refuse_interpreter(
     })
 }
 
-/// The checked `PT_LOAD`s with the number of their program header.
+/// The checked `PT_LOAD`s with the number of their program header. One without bytes is
+/// none, as to Linux, which maps nothing for it.
 fn loads(
     bytes: &[u8],
     header: &Header,
@@ -373,6 +374,9 @@ fn loads(
     let mut loads = Vec::new();
     for (index, p) in phdrs.iter().enumerate().filter(|(_, p)| p.p_type == PT_LOAD) {
         check_load(bytes.len() as u64, header, index, p, arch, kind)?;
+        if p.p_memsz == 0 {
+            continue;
+        }
         let flag = |bit| p.p_flags & bit != 0;
         let segment = Segment {
             vaddr: p.p_vaddr,
@@ -403,9 +407,6 @@ fn check_load(
 ) -> Result<(), LoadError> {
     let at = |offset| field(header, index, offset);
     let (start, filesz, vaddr, memsz) = (p.p_offset, p.p_filesz, p.p_vaddr, p.p_memsz);
-    if memsz == 0 {
-        return Err(LoadError::EmptySegment { index, offset: at(ph::MEMSZ) });
-    }
     if filesz > memsz {
         return Err(LoadError::FileSize { index, offset: at(ph::FILESZ), filesz, memsz });
     }

@@ -51,6 +51,8 @@ fn the_oddities_that_linux_takes_are_taken() {
     elf.phdrs.swap(0, 2);
     elf.phdrs.push(Ph::load(0x300, 0x40_4300, 8, 4));
     elf.phdrs.push(Ph::load(0x308, 0x40_4308, 8, 6));
+    // One without bytes, in no memory that is there.
+    elf.phdrs.push(Ph::load(0x308, 0x40_5308, 0, 6));
     let image = parse(&elf.build()).unwrap();
     assert_eq!((image.segments.len(), image.alignment()), (5, 4096));
     let exec_stack = with(6, |p| p.flags |= 1);
@@ -134,7 +136,7 @@ fn the_header_is_checked() {
         ),
         (
             Elf { phdrs: vec![Ph::other(4, 4, 0, 0, 0)], ..base() }.build(),
-            "e_phnum (offset 0x38): none of 1 program headers is PT_LOAD, nothing to load; this is not a program",
+            "e_phnum (offset 0x38): none of 1 program headers is a PT_LOAD with bytes, nothing to load; this is not a program",
         ),
     ];
     for (bytes, text) in cases {
@@ -152,7 +154,7 @@ fn the_segments_are_checked() {
         ),
         (
             with(1, |p| p.memsz = 0),
-            "program header 1: p_memsz (offset 0xa0) of a PT_LOAD is 0: the program is damaged",
+            "program header 1: p_filesz (offset 0x98) 0x10 exceeds p_memsz 0x0: the program is damaged",
         ),
         (
             with(1, |p| p.filesz = 0x11),

@@ -116,21 +116,11 @@ pub enum LoadError {
         /// Path of the interpreter, cut to 64 bytes.
         interpreter: String,
     },
-    /// No program header is `PT_LOAD`.
+    /// No program header is a `PT_LOAD` that has bytes.
     #[error(
-        "e_phnum (offset 0x38): none of {0} program headers is PT_LOAD, nothing to load; this is not a program"
+        "e_phnum (offset 0x38): none of {0} program headers is a PT_LOAD with bytes, nothing to load; this is not a program"
     )]
     NoSegments(u16),
-    /// A segment has no bytes.
-    #[error(
-        "program header {index}: p_memsz (offset {offset:#x}) of a PT_LOAD is 0: the program is damaged"
-    )]
-    EmptySegment {
-        /// Number of the program header.
-        index: usize,
-        /// File offset of `p_memsz`.
-        offset: u64,
-    },
     /// A segment has more bytes in the file than in memory.
     #[error(
         "program header {index}: p_filesz (offset {offset:#x}) {filesz:#x} exceeds p_memsz {memsz:#x}: the program is damaged"

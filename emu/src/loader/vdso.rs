@@ -8,8 +8,13 @@
 //! then use the system calls). As in Linux since 5.8, the arm64 signal trampoline has
 //! no CFI; unwinders know its two instructions ([`SIGRETURN_CODE`]).
 
+use std::borrow::Cow;
+
 use arch::Arch;
 use goblin::elf::Elf;
+use goblin::elf::program_header::{PT_GNU_EH_FRAME, PT_NOTE};
+
+use super::note;
 
 /// `DT_SONAME`, and the name that unwinders and debuggers show.
 pub const SONAME: &str = "linux-vdso.so.1";
@@ -29,6 +34,64 @@ pub fn image(arch: Arch) -> &'static [u8] {
     }
 }
 
+/// What a program finds as its vDSO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Vdso {
+    /// All of it.
+    #[default]
+    Full,
+    /// The same code without CFI, as of kernels built without it: no unwinder by tables can
+    /// leave it.
+    NoCfi,
+    /// None, as with `vdso=0` on the kernel's command line (x86_64).
+    Off,
+}
+
+impl Vdso {
+    /// The ELF file, see [`image`]; empty if there is none.
+    pub fn image(self, arch: Arch) -> Cow<'static, [u8]> {
+        match self {
+            Vdso::Full => image(arch).into(),
+            Vdso::NoCfi => without_cfi(image(arch)).into(),
+            Vdso::Off => Cow::Borrowed(&[]),
+        }
+    }
+}
+
+/// The image without `.eh_frame`, its header and what leads there. It has another build id,
+/// because it is another file.
+fn without_cfi(image: &[u8]) -> Vec<u8> {
+    /// `sizeof(Elf64_Shdr)`, `sizeof(Elf64_Phdr)`
+    const HEADERS: (usize, usize) = (64, 56);
+    let mut bytes = image.to_vec();
+    // The image is ours, so goblin's reader of whole files may see it.
+    let Ok(elf) = Elf::parse(image) else { return bytes };
+    let mut clear = |start: usize, len: usize| {
+        bytes.iter_mut().skip(start).take(len).for_each(|byte| *byte = 0);
+    };
+    for (index, section) in elf.section_headers.iter().enumerate() {
+        let name = elf.shdr_strtab.get_at(section.sh_name).unwrap_or_default();
+        if [".eh_frame", ".eh_frame_hdr"].contains(&name) {
+            clear(section.sh_offset as usize, section.sh_size as usize);
+            clear(elf.header.e_shoff as usize + index * HEADERS.0, HEADERS.0); // SHT_NULL
+        }
+    }
+    for (index, segment) in elf.program_headers.iter().enumerate() {
+        if segment.p_type == PT_GNU_EH_FRAME {
+            clear(elf.header.e_phoff as usize + index * HEADERS.1, HEADERS.1); // PT_NULL
+        }
+    }
+    let notes = elf.program_headers.iter().find(|p| p.p_type == PT_NOTE);
+    let id = notes.and_then(|p| note::build_id(image.get(p.file_range())?, p.p_align));
+    if let Some(id) = id
+        && let Some(at) = image.windows(id.len()).position(|window| *window == *id)
+        && let Some(byte) = bytes.get_mut(at)
+    {
+        *byte ^= 0xff;
+    }
+    bytes
+}
+
 /// Offset of an exported function from the image's begin in bytes, `None` when there
 /// is no such function.
 pub fn symbol(arch: Arch, name: &str) -> Option<u64> {
@@ -44,11 +107,11 @@ pub fn symbol(arch: Arch, name: &str) -> Option<u64> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
-    use goblin::elf::program_header::{PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE};
+    use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
     use sha2::{Digest, Sha256};
 
     use super::*;
-    use crate::loader::{PAGE, Span, note};
+    use crate::loader::{PAGE, Span};
 
     const EXPORTS: [(Arch, &str, &[&str]); 2] = [
         (
@@ -128,6 +191,34 @@ mod tests {
                 assert!(symbol(arch, name).is_some_and(|at| at < image(arch).len() as u64));
             }
             assert_eq!(symbol(arch, version), None);
+        }
+    }
+
+    /// The same code and symbols, and nothing of the tables.
+    #[test]
+    fn one_without_cfi() {
+        for arch in Arch::ALL {
+            let (full, bare) = (image(arch), Vdso::NoCfi.image(arch));
+            assert_eq!((full.len(), Vdso::Off.image(arch).len()), (bare.len(), 0));
+            let elf = Elf::parse(&bare).unwrap();
+            assert!(elf.program_headers.iter().all(|p| p.p_type != PT_GNU_EH_FRAME));
+            let names = elf.section_headers.iter().map(|s| elf.shdr_strtab.get_at(s.sh_name));
+            assert!(names.flatten().all(|name| !name.contains("eh_frame")));
+            let text = |bytes: &[u8]| {
+                let elf = Elf::parse(bytes).unwrap();
+                let name = |s: &&goblin::elf::SectionHeader| {
+                    elf.shdr_strtab.get_at(s.sh_name) == Some(".text")
+                };
+                let section = elf.section_headers.iter().find(name).unwrap();
+                bytes[section.file_range().unwrap()].to_vec()
+            };
+            assert_eq!(text(full), text(&bare));
+            let id = |bytes: &[u8]| {
+                let elf = Elf::parse(bytes).unwrap();
+                let notes = elf.program_headers.iter().find(|p| p.p_type == PT_NOTE).unwrap();
+                note::build_id(&bytes[notes.file_range()], 4).unwrap().to_vec()
+            };
+            assert_ne!(id(full), id(&bare));
         }
     }
 

@@ -34,7 +34,12 @@
 //!   counts as a function, if it is jumped to where the frame does not exist yet.
 //! * Frames before the watch began, and the stacks that were left longest ago of more than
 //!   4096.
+//! * Of more than 2^20 live frames on a stack, those in the middle: the innermost ones are
+//!   known ([`Stack::knows`]), the outermost ones again when control returns to them, and in
+//!   between [`Stack::holds`] says no. Of all stacks but the one in use, 2^20 frames and tail
+//!   calls are kept. See [`cut`].
 
+pub mod cut;
 pub mod functions;
 pub mod stack;
 mod strand;

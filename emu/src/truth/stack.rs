@@ -40,6 +40,7 @@ use arch::{Arch, Regs};
 use unwinder::{CodeAddress, InterruptedAddress, ReturnAddress};
 
 use crate::engine::flow::{CalleeSaved, Event, Transfer};
+use crate::truth::cut::MAX_ELSEWHERE;
 use crate::truth::functions::Functions;
 use crate::truth::strand::{Frame, Strand};
 use crate::truth::tails::Tail;
@@ -66,6 +67,8 @@ pub struct Stack {
     current: usize,
     /// Changes of stacks so far.
     switches: u64,
+    /// Frames and tail calls on the stacks that are not in use.
+    elsewhere: usize,
 }
 
 /// Stacks that are remembered at most: those that were left longest ago are forgotten.
@@ -80,8 +83,8 @@ const SIGNAL_FRAME: u64 = 8 << 10;
 impl Stack {
     /// A thread that starts with this stack pointer.
     pub fn new(arch: Arch, sp: u64) -> Stack {
-        let functions = Functions::new();
-        Stack { arch, functions, strands: vec![Strand::at(sp)], current: 0, switches: 0 }
+        let (functions, strands) = (Functions::new(), vec![Strand::at(sp)]);
+        Stack { arch, functions, strands, current: 0, switches: 0, elsewhere: 0 }
     }
 
     /// Where functions are known to start.
@@ -130,9 +133,36 @@ impl Stack {
 
     /// Control goes on on another stack, or on the same.
     fn switch_to(&mut self, strand: usize) {
-        self.strands[self.current].left = self.switches;
-        self.switches += 1;
+        self.elsewhere += self.leave();
+        self.elsewhere -= self.strands[strand].weight();
         self.current = strand;
+        self.bound_elsewhere();
+    }
+
+    /// The current stack is left; returns what it holds.
+    fn leave(&mut self) -> usize {
+        let strand = &mut self.strands[self.current];
+        strand.left = self.switches;
+        strand.shrink();
+        self.switches += 1;
+        strand.weight()
+    }
+
+    /// Of the stacks that are not in use the largest ones lose frames until there are few
+    /// enough.
+    fn bound_elsewhere(&mut self) {
+        let current = self.current;
+        while self.elsewhere > MAX_ELSEWHERE {
+            let others = self.strands.iter_mut().enumerate().filter(|(i, _)| *i != current);
+            let Some((_, largest)) = others.max_by_key(|(_, s)| s.weight()) else { break };
+            let before = largest.weight();
+            largest.forget_half();
+            if largest.tails.len() > largest.frames.len() {
+                largest.tails.forget_half();
+            }
+            largest.shrink();
+            self.elsewhere -= before - largest.weight();
+        }
     }
 
     /// Frames that a call at `cfa` shows to be dead: their return addresses are gone, as that
@@ -198,16 +228,16 @@ impl Stack {
             }
             None => {
                 // A stack that began here is gone: this one is in its memory.
-                let left = self.switches;
-                self.strands[self.current].left = left;
+                self.leave();
                 self.strands.retain(|s| s.start != e.sp);
                 if self.strands.len() >= MAX_STRANDS {
                     let oldest = (0..self.strands.len()).min_by_key(|&i| self.strands[i].left);
                     self.strands.swap_remove(oldest.unwrap_or_default());
                 }
                 self.strands.push(Strand::at(e.sp)); // R7
-                self.switches += 1;
                 self.current = self.strands.len() - 1;
+                self.elsewhere = self.strands.iter().map(Strand::weight).sum();
+                self.bound_elsewhere();
             }
         }
     }
@@ -240,7 +270,8 @@ impl Stack {
     /// No frame ends but by a return that moved the stack (R4).
     fn stay(&mut self, e: &Event) {
         let strand = &mut self.strands[self.current];
-        let returns = |f: &Frame| f.goes_on == e.to && !f.signal;
+        // In a recursion the return addresses of frames that are not kept are the same.
+        let returns = |f: &Frame| f.goes_on == e.to && !f.signal && !strand.is_in_cut();
         if e.kind == Transfer::Return && !e.sp_was_set && strand.frames.last().is_some_and(returns)
         {
             return strand.pop();
@@ -290,6 +321,9 @@ impl Stack {
     /// returns to `return_address`, if that is known.
     pub fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {
         let returns = |f: &Frame| f.signal;
+        if self.strands[self.current].end_removed_signal() {
+            return;
+        }
         let mut interrupted = self.strands[self.current].pop_through(returns);
         if interrupted.is_none() {
             // The handler changed stacks: the signal's frame is on another one.
@@ -344,7 +378,8 @@ impl Stack {
     }
 
     /// Whether a thread with this stack pointer is in the innermost frame, as far as that can
-    /// be told. It is not when the stack pointer has left the frame, and the transfer of
+    /// be told. It is not when that frame is one of those that are not kept (there were more
+    /// than [`MAX_FRAMES`](crate::truth::cut::MAX_FRAMES)), and when the stack pointer has left the frame, and the transfer of
     /// control that ends it has not happened yet: inside `longjmp`, or a switch of stacks.
     /// `sp_was_set`: as in [`Event`], since the last one.
     ///
@@ -354,6 +389,9 @@ impl Stack {
     /// ```
     pub fn holds(&self, sp: u64, sp_was_set: bool) -> bool {
         let strand = self.strand();
+        if strand.is_in_cut() {
+            return false;
+        }
         let inside = match strand.frames.last() {
             Some(f) if f.signal => sp <= f.cfa || !sp_was_set || strand.spans(sp),
             Some(f) => sp.checked_add(self.slot()).is_some_and(|end| end <= f.cfa),
@@ -364,9 +402,22 @@ impl Stack {
         inside && (!sp_was_set || strand.spans(sp) || below())
     }
 
-    /// Live frames, the outermost aside.
+    /// Live frames, the outermost aside, with those that are not kept.
     pub fn depth(&self) -> usize {
-        self.strand().frames.len()
+        self.strand().frames.len() + self.strand().cut.removed
+    }
+
+    /// Whether the innermost `frames` frames, or all that there are, are kept: more than
+    /// [`MAX_FRAMES`](crate::truth::cut::MAX_FRAMES) are not.
+    pub fn knows(&self, frames: usize) -> bool {
+        let cut = &self.strand().cut;
+        cut.removed == 0 || self.strand().frames.len() - cut.index >= frames
+    }
+
+    /// Frames and tail calls on the stacks that are not in use.
+    #[cfg(test)]
+    pub(super) const fn elsewhere(&self) -> usize {
+        self.elsewhere
     }
 
     /// The stack in use.

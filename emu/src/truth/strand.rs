@@ -1,6 +1,7 @@
 //! One stack of a thread and the frames on it.
 
 use crate::engine::flow::{CalleeSaved, Event};
+use crate::truth::cut::{Cut, MAX_FRAMES};
 use crate::truth::functions::Functions;
 use crate::truth::tails::Tails;
 
@@ -26,9 +27,9 @@ impl Frame {
 /// Memory that a strand's frames were seen in: its stack, or the alternate signal stack on
 /// which a handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Segment {
+pub(super) struct Segment {
     /// Frames that are outside of it, below it in the order of calls.
-    outer: usize,
+    pub outer: usize,
     /// Lowest and highest stack pointer seen in it.
     low: u64,
     high: u64,
@@ -42,13 +43,15 @@ pub(super) struct Strand {
     /// For each frame, if they are kept: what the callee-saved registers were before it.
     pub saved: Vec<CalleeSaved>,
     pub tails: Tails,
+    /// Frames that are not kept.
+    pub cut: Cut,
     /// The stack pointer with which it began.
     pub start: u64,
     /// Changes of stacks until it was left last.
     pub left: u64,
-    segment: Segment,
+    pub segment: Segment,
     /// The segments that the frames of `segment` were called from.
-    outer: Vec<Segment>,
+    pub outer: Vec<Segment>,
 }
 
 impl Strand {
@@ -57,6 +60,7 @@ impl Strand {
             frames: Vec::new(),
             saved: Vec::new(),
             tails: Tails::default(),
+            cut: Cut::default(),
             start: sp,
             left: 0,
             segment: Segment { outer: 0, low: sp, high: sp },
@@ -72,6 +76,9 @@ impl Strand {
             self.saved.extend(saved);
         }
         self.frames.push(frame);
+        if self.frames.len() == MAX_FRAMES {
+            self.forget_half();
+        }
     }
 
     /// What is called from now on is on another stack, at `sp`.
@@ -86,6 +93,9 @@ impl Strand {
         self.frames.pop();
         self.saved.truncate(self.frames.len());
         self.tails.truncate(self.frames.len());
+        if self.frames.len() < self.cut.index {
+            self.cut = Cut::default();
+        }
     }
 
     /// Ends all frames but the `len` outermost ones.
@@ -93,6 +103,9 @@ impl Strand {
         self.frames.truncate(len);
         self.saved.truncate(len);
         self.tails.truncate(len);
+        if len < self.cut.index {
+            self.cut = Cut::default();
+        }
         // The last outer frame of a segment is the signal's: with it the segment is left.
         while len < self.segment.outer {
             let Some(outer) = self.outer.pop() else { break };
@@ -158,6 +171,7 @@ impl Strand {
         }
         let live = frames.iter().rposition(|f| f.cfa >= e.sp).map_or(0, |index| index + 1);
         self.truncate(first + live);
+        self.end_removed(e.sp);
     }
 
     /// In the segment in use, unless an outer one has it.

@@ -29,6 +29,9 @@ pub(super) struct Tails(Vec<Kept>);
 pub(super) const FIRST: usize = 16;
 pub(super) const LAST: usize = 48;
 
+/// Tail calls of all frames of a stack that are kept: of more, the innermost ones.
+const MAX_TAILS: usize = 1 << 20;
+
 impl Tails {
     /// The innermost of `depth` frames made a tail call.
     pub fn push(&mut self, depth: usize, tail: Tail) {
@@ -39,6 +42,45 @@ impl Tails {
             self.0[at].elided += gone.elided + 1;
         }
         self.0.push(Kept { depth, tail, elided: 0 });
+        if self.0.len() == MAX_TAILS {
+            self.forget_half();
+        }
+    }
+
+    /// Forgets the outermost half.
+    #[cold]
+    pub fn forget_half(&mut self) {
+        let half = self.0.len() / 2;
+        let depth = self.0.get(half).map_or(0, |kept| kept.depth);
+        let of_it = self.0.drain(..half).filter(|kept| kept.depth == depth);
+        let gone: u64 = of_it.map(|kept| kept.elided + 1).sum();
+        if let Some(first) = self.0.first_mut() {
+            first.elided += gone;
+        }
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Gives back memory that they took once.
+    pub fn shrink(&mut self) {
+        const SMALL: usize = 1024;
+        if self.0.capacity() > SMALL.max(4 * self.0.len()) {
+            self.0.shrink_to(2 * self.0.len());
+        }
+    }
+
+    /// The frames `start..end`, counted from the outermost one, are not kept any more.
+    pub fn cut(&mut self, start: usize, end: usize) {
+        self.0.retain_mut(|kept| {
+            let is_kept = kept.depth <= start || kept.depth > end;
+            if kept.depth > end {
+                kept.depth -= end - start;
+            }
+            is_kept
+        });
     }
 
     /// Only `depth` frames are live.

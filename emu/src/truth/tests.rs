@@ -137,6 +137,38 @@ fn a_tail_call_takes_its_callers_place() {
     });
 }
 
+/// R2: `add rsp, N` and `ret` over the frames of several functions; the stack pointer was
+/// moved, not set, as in most jumps that end nothing.
+#[test]
+fn a_return_ends_several_frames() {
+    both(|mut t| {
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x201, 0x300, TOP - 64);
+        t.call(0x301, 0x400, TOP - 128);
+        t.event(Transfer::Return, 0x410, 0x201, TOP - 64, false);
+        assert_eq!(t.addresses(), [0, 0x101]);
+        t.call(0x202, 0x300, TOP - 64);
+        t.event(Transfer::Return, 0x310, 0x101, TOP - 16, false);
+        assert_eq!(t.addresses(), [0]);
+    });
+}
+
+/// R6: `longjmp` from a coroutine to a function on the stack that it was resumed from, and not
+/// to where that left off.
+#[test]
+fn a_jump_to_the_middle_of_another_stack() {
+    both(|mut t| {
+        let other = 0x6000_0000;
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x202, 0x300, TOP - 64);
+        t.call(0x303, 0x800, TOP - 128); // switch
+        t.event(Transfer::Return, 0x820, 0x500, other, true);
+        t.call(0x505, 0x600, other - 32);
+        t.event(Transfer::Jump, 0xa10, 0x280, TOP - 64, true);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    });
+}
+
 #[test]
 fn longjmp_ends_the_frames_in_between() {
     both(|mut t| {

@@ -34,10 +34,12 @@ pub struct LogicalFrame {
 }
 
 impl Stack {
-    /// The frames of a thread that is at `pc`, innermost first.
+    /// The frames of a thread that is at `pc`, innermost first, up to the first that is not
+    /// kept: of that only its address is known, as of the outermost one.
     pub fn frames(&self, pc: u64) -> impl Iterator<Item = TrueFrame> + '_ {
         let mut address = CodeAddress::from(InstructionPointer(pc));
-        let frames = self.strand().frames.iter().rev();
+        let first = self.strand().cut.index;
+        let frames = self.strand().frames.iter().skip(first).rev();
         let ends = frames.map(Some).chain([None]);
         ends.map(move |frame| {
             let here = TrueFrame {
@@ -55,11 +57,15 @@ impl Stack {
     /// The same with the functions that made tail calls. Each comes behind the function that
     /// it called; of very many in one frame only the first and the last ones are there.
     pub fn logical(&self, pc: u64) -> impl Iterator<Item = LogicalFrame> + '_ {
-        let depth = self.depth();
+        let depth = self.strand().frames.len();
+        let kept = self.strand().cut.index;
         self.frames(pc).enumerate().flat_map(move |(n, frame)| {
             let TrueFrame { address, cfa, entry } = frame;
             let physical = LogicalFrame { address, cfa, entry, physical: true, elided: 0 };
-            let mut tails = self.strand().tails.of(depth - n).peekable();
+            // Those of a frame that is not kept are not, either.
+            let of_kept = depth - n > kept || kept == 0;
+            let tails = self.strand().tails.of(depth - n).filter(move |_| of_kept);
+            let mut tails = tails.peekable();
             // Each jump says where the function before it was entered.
             let first = tails.peek().map_or(entry, |(tail, _)| Some(tail.to));
             let callers = std::iter::from_fn(move || {

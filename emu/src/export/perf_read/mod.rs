@@ -25,6 +25,8 @@
 
 pub mod abi;
 mod attr;
+#[cfg(test)]
+mod craft;
 mod cursor;
 mod error;
 mod events;
@@ -32,6 +34,7 @@ pub mod fuzz;
 mod record;
 mod sample;
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests;
 mod trailer;
 mod write;
@@ -129,6 +132,16 @@ impl<'a> PerfFile<'a> {
         let events = Events::read(bytes, attrs.at, attrs.len, entry)?;
         let features = read_features(bytes, data, bits)?;
         Ok(PerfFile { bytes, events, data, features })
+    }
+
+    /// Bytes of the whole file.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Never: a file has a header.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// The events.

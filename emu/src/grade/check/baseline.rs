@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, Read};
 
 use crate::grade::check::report::{Fault, Line, SCHEMA, VERSION};
+use crate::grade::file::json_error;
 
 /// A line of a baseline is not longer.
 const MAX_LINE: u64 = 1 << 20;
@@ -98,7 +99,7 @@ impl Baseline {
             if read as u64 == MAX_LINE || known.len() >= MAX_FAULTS {
                 return Err(wrong("too long".to_owned()));
             }
-            let parsed = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+            let parsed = serde_json::from_slice(&bytes).map_err(|e| wrong(json_error(&e)))?;
             match (line, parsed) {
                 (1, Line::Header(header)) if header.schema != SCHEMA => {
                     return Err(wrong(format!(
@@ -176,7 +177,8 @@ mod tests {
         assert!(error("").starts_with("it ends after line 0"));
         assert!(error(&format!("{HEADER}\n")).starts_with("it ends after line 1"));
         assert!(error(&format!("{SUMMARY}\n")).starts_with("line 1: a report has one header"));
-        assert!(error(&format!("{HEADER}\nhello\n")).starts_with("line 2: "));
+        let hello = error(&format!("{HEADER}\nhello\n"));
+        assert!(hello.starts_with("line 2: expected value (column 1); "), "{hello}");
         let other = HEADER.replace("\"version\":1", "\"version\":9");
         assert!(error(&other).starts_with("version 9"));
         assert!(error(&format!("{whole}{SUMMARY}\n")).starts_with("line 3: a report ends"));

@@ -1,31 +1,27 @@
 //! Keeps the true stack of a run and checks every method at the instructions that the engine
 //! shows.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 
 use arch::Regs;
 use unwinder::Memory;
 use unwinder::elf::bias;
 
 use crate::engine::EngineError;
-use crate::engine::flow::{CalleeSaved, Event, FlowSink};
 use crate::engine::schedule::Visits;
 use crate::engine::stepper::Sight;
 use crate::export::Images;
 use crate::grade::check::one_step::one_step;
 use crate::grade::check::record::PcRecord;
+use crate::grade::followed::{Followed, Follower};
 use crate::grade::methods::{Bytes, MethodId, Methods};
 use crate::kernel::State;
-use crate::kernel::observer::Observer;
-use crate::kernel::user::Present;
-use crate::perf::record::{FileId, Record};
+use crate::perf::record::FileId;
 use crate::truth::Stack;
 
 /// A handle; clones look at the same run.
 #[derive(Clone, Debug)]
-pub struct Checker(Rc<RefCell<Inner>>);
+pub struct Checker(Followed<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -80,15 +76,8 @@ impl Checker {
         let stack = Stack::new(regs.arch, regs.sp());
         let (files, pcs) = (Vec::new(), HashMap::new());
         let inner = Inner { stack, methods, checked, images, files, pcs };
-        let checker = Checker(Rc::new(RefCell::new(inner)));
-        for record in &state.perf.records {
-            if let Record::Mmap2 { addr, pgoff, path, .. } = record {
-                checker.0.borrow_mut().map(path, *addr, *pgoff);
-            }
-        }
-        state.core.follow(Box::new(checker.clone()))?;
+        let checker = Checker(Followed::start(state, inner)?);
         state.core.look(&state.arena, Box::new(checker.clone()), visits)?;
-        state.observer = Some(Box::new(checker.clone()));
         Ok(checker)
     }
 
@@ -100,7 +89,17 @@ impl Checker {
     }
 }
 
-impl Inner {
+impl Follower for Inner {
+    const REGISTERS: bool = true;
+
+    fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    fn stack_mut(&mut self) -> &mut Stack {
+        &mut self.stack
+    }
+
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
         // The unwind tables are those of the file as it is mapped, whatever its identity.
         if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
@@ -111,12 +110,13 @@ impl Inner {
             }
         }
     }
+}
 
+impl Inner {
     fn check(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
         let methods = self.methods.names().len();
         let record = self.pcs.entry(regs.pc).or_insert_with(|| PcRecord::new(methods));
         if !self.stack.holds(regs.sp(), sp_was_set) {
-            record.undecided += 1;
             return;
         }
         record.checked += 1;
@@ -129,38 +129,8 @@ impl Inner {
     }
 }
 
-impl FlowSink for Checker {
-    fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
-        self.0.borrow_mut().stack.events(events, saved);
-    }
-
-    fn is_function(&self, addr: u64) -> bool {
-        self.0.borrow().stack.functions().starts_at(addr)
-    }
-
-    fn wants_registers(&self) -> bool {
-        true
-    }
-}
-
 impl Sight for Checker {
     fn instruction(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
         self.0.borrow_mut().check(regs, sp_was_set, memory);
     }
-}
-
-impl Observer for Checker {
-    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64) {
-        self.0.borrow_mut().stack.signal(interrupted, handler, restorer);
-    }
-
-    fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {
-        self.0.borrow_mut().stack.sigreturn(regs, return_address);
-    }
-
-    fn mapped(&mut self, path: &str, addr: u64, pgoff: u64) {
-        self.0.borrow_mut().map(path, addr, pgoff);
-    }
-
-    fn sampled(&mut self, _: &Regs, _: bool, _: Present<'_>) {}
 }

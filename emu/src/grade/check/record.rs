@@ -11,11 +11,8 @@ use crate::truth::TrueCaller;
 /// One PC.
 #[derive(Clone, Debug, Default)]
 pub struct PcRecord {
-    /// Executions that were checked.
+    /// Executions that were checked: those in which the true caller was known.
     pub checked: u64,
-    /// Executions that were looked at with the stack pointer between two stacks, so that
-    /// there is no true caller to compare with.
-    pub undecided: u64,
     /// Each method's, in their order.
     pub methods: Vec<MethodRecord>,
 }

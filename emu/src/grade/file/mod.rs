@@ -16,7 +16,7 @@ mod writer;
 
 pub use memory::{Pieces, Recorder};
 pub use reader::{Found, ReadError, Reader};
-pub use text::{Bytes, Hex};
+pub use text::{Bytes, Hex, json_error};
 pub use writer::Writer;
 
 use std::collections::BTreeMap;
@@ -33,6 +33,9 @@ pub const SCHEMA: &str = "emu-truth";
 
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
+
+/// Modules at most; those that are mapped later are not written.
+pub const MAX_MODULES: usize = 256;
 
 /// Frames of a sample at most.
 pub const MAX_FRAMES: usize = 1024;

@@ -4,14 +4,13 @@ use std::io::{self, BufRead, Read};
 
 use arch::Arch;
 
-use super::{Header, Line, MappedFile, SCHEMA, Sample, VERSION, registers};
+use super::{
+    Header, Line, MAX_MODULES, MappedFile, SCHEMA, Sample, VERSION, json_error, registers,
+};
 
 /// Longest line that is read. The longest that is written has 64 KiB of stack, 1,024 frames
 /// and what the methods read, less than 2 MiB of text.
 const MAX_LINE: u64 = 16 << 20;
-
-/// Modules at most.
-const MAX_MODULES: usize = 4096;
 
 /// What a line with a sample begins with.
 const SAMPLE: &[u8] = b"{\"sample\":";
@@ -132,15 +131,18 @@ impl<R: BufRead> Reader<R> {
                 }
             }
             match serde_json::from_slice(&self.text) {
+                Ok(Line::Module(module)) if modules.contains(&module) => {} // of another part
                 Ok(Line::Module(module)) if modules.len() < MAX_MODULES => modules.push(module),
                 Ok(Line::Sample(sample)) => {
                     self.check(&sample, n)?;
                     let (header, arch) = (self.header, self.arch);
                     return Ok(Found { header, arch, modules, sample: *sample });
                 }
-                Ok(Line::Module(_)) => return Err(self.damaged("too many modules")),
+                Ok(Line::Module(_)) => {
+                    return Err(self.damaged(format!("more than {MAX_MODULES} modules")));
+                }
                 Ok(Line::Header(_)) => return Err(self.damaged("a second header")),
-                Err(error) => return Err(self.damaged(error)),
+                Err(error) => return Err(self.damaged(json_error(&error))),
             }
         }
         Err(ReadError::NoSample { wanted: n, samples })

@@ -96,6 +96,35 @@ fn what_is_written_is_read() {
     }
 }
 
+/// A guest may map code as often as it likes.
+#[test]
+fn very_many_modules() {
+    let out = Shared::default();
+    let mut writer = Writer::new(Box::new(out.clone()), header(Arch::X86_64));
+    let mapped = |bias| MappedFile {
+        path: "/bin/a".to_owned(),
+        build_id: None,
+        bias: Hex(bias),
+        vdso: false,
+    };
+    (0..5000).for_each(|n| writer.module(mapped(n << 12)));
+    writer.sample(sample(Arch::X86_64, 1));
+    writer.finish().unwrap();
+    assert_eq!(find(&out.0.take(), 1).unwrap().modules.len(), MAX_MODULES);
+    // Files of others.
+    let text = String::from_utf8(written(Arch::X86_64, 1)).unwrap();
+    let (header, rest) = text.split_once('\n').unwrap();
+    let (same, other) = rest.split_once('\n').unwrap();
+    let again = format!("{header}\n{}{other}", format!("{same}\n").repeat(5000));
+    assert_eq!(find(again.as_bytes(), 1).unwrap().modules.len(), 2);
+    let line = |n: u64| serde_json::to_string(&Line::Module(mapped(n << 12))).unwrap();
+    let many: Vec<String> = (0..300).map(line).collect();
+    let many = error(format!("{header}\n{}\n", many.join("\n")).as_bytes(), 1);
+    assert!(many.starts_with("line 258: more than 256 modules; "), "{many}");
+    let damaged = error(format!("{header}\n{{\"module\":7}}\n").as_bytes(), 1);
+    assert!(damaged.starts_with("line 2: ") && damaged.matches("line").count() == 1, "{damaged}");
+}
+
 #[test]
 fn other_files() {
     let good = String::from_utf8(written(Arch::X86_64, 1)).unwrap();

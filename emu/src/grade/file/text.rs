@@ -6,6 +6,17 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
+/// What is wrong with the JSON of one line. serde_json counts lines, too: that number would be
+/// 1 at every line of a file.
+pub fn json_error(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&place) {
+        Some(what) => format!("{what} (column {})", error.column()),
+        None => text,
+    }
+}
+
 /// `"0x401370"`
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Hex(pub u64);

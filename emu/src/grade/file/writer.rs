@@ -2,11 +2,12 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::{Header, Line, MappedFile, Sample};
+use super::{Header, Line, MAX_MODULES, MappedFile, Sample};
 
 /// See the module. After an error nothing more is written: [`Writer::finish`] has it.
 pub struct Writer {
     out: BufWriter<Box<dyn Write>>,
+    modules: usize,
     failed: Option<io::Error>,
 }
 
@@ -19,14 +20,17 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     /// A file that begins with `header`.
     pub fn new(out: Box<dyn Write>, header: Header) -> Writer {
-        let mut writer = Writer { out: BufWriter::new(out), failed: None };
+        let mut writer = Writer { out: BufWriter::new(out), modules: 0, failed: None };
         writer.line(&Line::Header(header));
         writer
     }
 
-    /// A file of code was mapped.
+    /// A file of code was mapped. Of more than [`MAX_MODULES`] the first ones are written.
     pub fn module(&mut self, module: MappedFile) {
-        self.line(&Line::Module(module));
+        if self.modules < MAX_MODULES {
+            self.modules += 1;
+            self.line(&Line::Module(module));
+        }
     }
 
     /// A sample was graded.

@@ -63,6 +63,7 @@ impl Lab {
             strict: false,
             strace: false,
             boot_time: 0,
+            vdso: Default::default(),
             max_instructions: u64::MAX,
         };
         let events = vec![testing::event(EventKind::Instructions, "instructions:u")];

@@ -55,6 +55,7 @@ pub fn emulate_with<T>(
         strict: false,
         strace: false,
         boot_time: 0,
+        vdso: Default::default(),
         max_instructions: u64::MAX,
     };
     let defaults = Defaults {

@@ -2,7 +2,7 @@
 //!
 //! Every row is the minimum of five interleaved runs, so that a busy moment of the host
 //! hits all contestants alike. The table goes to standard output, the numbers to
-//! `target/bench.json`. Words after the program's name choose parts of it (`speed start
+//! `target/bench.json`; the status is 1 if a promise is not kept. Words after the program's name choose parts of it (`speed start
 //! samples unwinding memory regions`), and architectures.
 
 mod costs;
@@ -13,6 +13,7 @@ mod unwinding;
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use arch::Arch;
@@ -27,13 +28,13 @@ const RUNS: usize = 5;
 /// Period of the benchmark's profile, in instructions.
 const PERIOD: u64 = 1_000_000;
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     let args: Vec<String> = std::env::args().collect();
     let catalogue = Catalogue::load(&guests::default_dir())?;
     if let [_, mode, name] = &args[..]
         && mode == "--resident"
     {
-        return costs::resident(&catalogue, name);
+        return costs::resident(&catalogue, name).map(|()| ExitCode::SUCCESS);
     }
     println!("minima of {RUNS} interleaved runs; × are ratios within this run\n");
     let mut table = Table::default();
@@ -69,7 +70,12 @@ fn main() -> Result<()> {
     let out = target_dir().join("bench.json");
     std::fs::write(&out, serde_json::to_vec_pretty(&table.rows)?)?;
     println!("\nnumbers in {}.", out.display());
-    Ok(())
+    let broken: Vec<String> = table.broken().collect();
+    if broken.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("bench: {} promises NOT KEPT: {}", broken.len(), broken.join("; "));
+    Ok(ExitCode::FAILURE)
 }
 
 fn target_dir() -> PathBuf {

@@ -80,6 +80,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// The rows that do not keep their promise.
+    pub fn broken(&self) -> impl Iterator<Item = String> + '_ {
+        let broken = self.rows.iter().filter(|row| row.kept == Some(false));
+        broken.map(|row| format!("{} ({}): {}", row.bench, row.arch, row.what))
+    }
+
     /// Prints a row and keeps it.
     pub fn push(&mut self, row: Row) {
         if self.rows.last().is_none_or(|l| (&l.bench, &l.arch) != (&row.bench, &row.arch)) {

@@ -75,7 +75,10 @@ fn head(out: &mut String, report: &Report, new: &[&Fault]) {
     );
     let undecided = match summary.undecided {
         0 => String::new(),
-        n => format!(" ({} between two stacks, where nothing can be checked)", grouped(n)),
+        n => format!(
+            " ({} between two stacks or too deep, where nothing can be checked)",
+            grouped(n)
+        ),
     };
     let facts = [
         ("Guest", format!("<code>{}</code>", escape(&header.guest))),
