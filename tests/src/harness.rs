@@ -1,12 +1,15 @@
 //! Runs a guest in this process, through the library.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use arch::Arch;
+use emu::deferred::mask::Mask;
 use emu::kernel::exec::{self, Program};
 use emu::kernel::state::{Config, PmuIrq, Stats};
 use emu::kernel::task::Ending;
+use emu::kernel::unwind::Unwind;
 use emu::kernel::vfs::{Node, OpenFile};
 use emu::kernel::{Kernel, State, run, symbols};
 use emu::perf::event::{self, Defaults};
@@ -119,6 +122,24 @@ impl Harness {
     /// Samples carry no callchains.
     pub fn without_callchains(mut self) -> Harness {
         self.callchain = false;
+        self
+    }
+
+    /// `--user-callchains`
+    pub fn user_callchains(mut self) -> Harness {
+        self.exclude_callchain_kernel = true;
+        self
+    }
+
+    /// `--kernel-callchains`
+    pub fn kernel_callchains(mut self) -> Harness {
+        self.exclude_callchain_user = true;
+        self
+    }
+
+    /// `--call-graph fp,defer`
+    pub fn defer(mut self) -> Harness {
+        self.defer = true;
         self
     }
 
@@ -253,6 +274,9 @@ impl Harness {
         let mut state =
             exec::exec(&program, config, session).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(state.arch, self.arch, "{what}");
+        if self.defer {
+            state.unwind = Unwind::new(Rc::new(Mask));
+        }
         for fd in [1, 2] {
             let null = OpenFile::new(Node::Null, 1);
             state.vfs.fds.replace(fd, null, false, 3).unwrap_or_else(|e| panic!("{what}: {e}"));
