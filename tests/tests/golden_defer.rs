@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use tests::captures::{CAPTURES, Capture};
 
 /// Capture, what the real kernel has, what the model has.
@@ -60,4 +62,94 @@ fn the_recordings_have_what_they_are_for() {
         assert!(count("sample") > 1, "{}", capture.name);
         assert_eq!((count("task 4"), count("record")), (1, 0), "{}", capture.name);
     }
+}
+
+/// What is known of recordings whose files are not here: figures that were counted in them
+/// (those of perf's own execve taken off), and the shapes of chains.
+#[derive(Debug, PartialEq, Eq)]
+struct Figures {
+    samples: usize,
+    cookies: usize,
+    /// Samples for each cookie: how many have so many.
+    samples_a_cookie: BTreeMap<usize, usize>,
+    records: usize,
+    without_record: usize,
+    /// Most and fewest addresses of a record.
+    longest: usize,
+    shortest: usize,
+}
+
+impl Figures {
+    fn of(text: &str) -> Figures {
+        let lines = |word: &'static str| text.lines().filter(move |l| l.starts_with(word));
+        let number = |line: &str| {
+            let behind = line.split_once('#')?.1;
+            behind.split([' ', ':']).next()?.parse::<usize>().ok()
+        };
+        let mut asked: BTreeMap<usize, usize> = BTreeMap::new();
+        lines("sample").filter_map(number).for_each(|n| *asked.entry(n).or_default() += 1);
+        let recorded: Vec<usize> = lines("deferred").filter_map(number).collect();
+        let once: BTreeSet<usize> = recorded.iter().copied().collect();
+        assert_eq!(once.len(), recorded.len(), "two records for a cookie");
+        let mut samples_a_cookie = BTreeMap::new();
+        asked.values().for_each(|&n| *samples_a_cookie.entry(n).or_default() += 1);
+        let lengths: Vec<usize> = lines("deferred").map(|l| l.split(" <- ").count()).collect();
+        Figures {
+            samples: lines("sample").count(),
+            cookies: asked.len(),
+            samples_a_cookie,
+            records: recorded.len(),
+            without_record: asked.keys().filter(|n| !once.contains(n)).count(),
+            longest: lengths.iter().copied().max().unwrap_or(0),
+            shortest: lengths.iter().copied().min().unwrap_or(0),
+        }
+    }
+}
+
+fn run(name: &'static str, args: &'static [&'static str], events: &'static str) -> String {
+    Capture { name, guest: "guest-fp", args, events, options: "fp,defer" }.text_of_run()
+}
+
+/// SIGKILL: the call that is interrupted gets its record.
+#[test]
+fn killed_defer() {
+    let text = run("killed_defer", &["killed"], "raw_syscalls:sys_enter,raw_syscalls:sys_exit");
+    let samples_a_cookie = BTreeMap::from([(2, 4)]);
+    let (records, without_record) = (4, 0);
+    let (samples, cookies, longest, shortest) = (8, 4, 5, 3);
+    let expected =
+        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
+    assert_eq!(Figures::of(&text), expected, "{text}");
+    assert!(text.lines().rev().nth(1).unwrap().starts_with("deferred"), "{text}");
+}
+
+/// Nine doctored frame pointers: a record each, of at most three addresses.
+#[test]
+fn badfp_defer() {
+    let text = run("badfp_defer", &["badfp"], "syscalls:sys_enter_getpid");
+    let samples_a_cookie = BTreeMap::from([(1, 9)]);
+    let (records, without_record) = (9, 0);
+    let (samples, cookies, longest, shortest) = (9, 9, 3, 1);
+    let expected =
+        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
+    assert_eq!(Figures::of(&text), expected, "{text}");
+}
+
+/// The call that ends the task has a cookie and no record; the sample after PF_EXITING has its
+/// user part at once.
+#[test]
+fn procexit_defer() {
+    let events = "sched:sched_process_exit,syscalls:sys_enter_exit_group";
+    let text = run("procexit_defer", &["sys", "1"], events);
+    let samples_a_cookie = BTreeMap::from([(1, 1)]);
+    let (records, without_record) = (0, 1);
+    let (samples, cookies, longest, shortest) = (2, 1, 0, 0);
+    let expected =
+        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
+    assert_eq!(Figures::of(&text), expected, "{text}");
+    let chain = "KERNEL do_exit <- do_group_exit <- __x64_sys_exit_group <- x64_sys_call <- \
+        do_syscall_64 <- entry_SYSCALL_64_after_hwframe USER guest_start+";
+    let exits: Vec<&str> = text.lines().filter(|l| l.contains("sched_process_exit k")).collect();
+    assert!(exits.len() == 1 && exits[0].contains(chain), "{text}");
+    assert!(text.lines().any(|l| l.ends_with(": USER_DEFERRED #1")), "{text}");
 }

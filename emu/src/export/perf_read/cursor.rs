@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
     ///
     /// If fewer are left.
     pub fn words(&mut self, count: u64, field: &'static str) -> Result<Words<'a>, ReadError> {
-        let len = count.checked_mul(8).unwrap_or(u64::MAX);
+        let len = count.saturating_mul(8);
         self.take(len, field).map(Words)
     }
 
