@@ -216,7 +216,7 @@ impl Text<'_> {
         let number = sample.raw.and_then(|raw| raw.get(8..16)).map(word);
         let chain = sample.callchain.as_deref().unwrap_or_default();
         let in_execve = chain.iter().any(|&a| self.function(a).0 == "__x64_sys_execve");
-        !in_execve && !(exit && number == Some(EXECVE))
+        !(in_execve || exit && number == Some(EXECVE))
     }
 
     fn record(&mut self, file: &PerfFile, record: &perf_read::Record) {
