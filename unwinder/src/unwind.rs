@@ -232,7 +232,7 @@ impl<D: Deref<Target = [u8]>, M: Memory> Attempt<'_, D, M> {
     }
 }
 
-fn needs_registers(registers: &Registers, row: &Row) -> bool {
+pub(crate) fn needs_registers(registers: &Registers, row: &Row) -> bool {
     let arch = registers.arch();
     let other = |register: u8| ![arch.sp(), arch.fp()].contains(&usize::from(register));
     let rule = |column: u8| match row.rule(column) {

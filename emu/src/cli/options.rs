@@ -251,9 +251,10 @@ pub struct SamplingOptions {
     /// Record callchains by frame pointer (the default)
     #[arg(short = 'g', conflicts_with = "no_call_graph")]
     pub callchain: bool,
-    /// How to record callchains: fp (by frame pointer, at the sample) or fp,defer (the user
-    /// part on the way back to user mode, as Linux 7.3 does on x86_64)
-    #[arg(long, value_name = "fp[,defer]", value_parser = call_graph,
+    /// How to record callchains: fp (by frame pointer, at the sample); fp,defer (the user part
+    /// on the way back to user mode, as Linux 7.3 does on x86_64); sframe,defer (there, by the
+    /// program's SFrame section first, as proposed for both architectures)
+    #[arg(long, value_name = "fp|fp,defer|sframe,defer", value_parser = call_graph,
         conflicts_with = "no_call_graph")]
     pub call_graph: Option<CallGraph>,
     /// Record only the user part of callchains
@@ -398,6 +399,8 @@ pub struct GuestsOptions {
 pub enum CallGraph {
     /// By frame pointer, in the kernel, when the sample is taken.
     Fp,
+    /// The user part by SFrame, then frame pointer, on the way back to user mode.
+    DeferredSframe,
     /// The user part by frame pointer on the way back to user mode.
     Deferred,
 }
@@ -441,7 +444,7 @@ impl SamplingOptions {
             callchain: !self.no_call_graph,
             exclude_callchain_user: self.kernel_callchains,
             exclude_callchain_kernel: self.user_callchains,
-            defer: self.call_graph == Some(CallGraph::Deferred),
+            defer: matches!(self.call_graph, Some(CallGraph::Deferred | CallGraph::DeferredSframe)),
             max_stack: self.max_stack.unwrap_or(0),
         };
         let mut events = Vec::new();
@@ -508,16 +511,17 @@ fn call_graph(text: &str) -> Result<CallGraph, String> {
     match text {
         "fp" => Ok(CallGraph::Fp),
         "fp,defer" => Ok(CallGraph::Deferred),
+        "sframe,defer" => Ok(CallGraph::DeferredSframe),
         "defer" => Err("defer says when, not how: use fp,defer".to_owned()),
         defer if defer.ends_with(",defer") => {
-            Err("only frame pointers can be deferred: use fp,defer".to_owned())
+            Err("only fp and sframe can be deferred: use fp,defer or sframe,defer".to_owned())
         }
         known
             if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) =>
         {
-            Err("emu cannot do this yet; use fp or fp,defer".to_owned())
+            Err("emu cannot do this yet; use fp, fp,defer or sframe,defer".to_owned())
         }
-        _ => Err("use fp or fp,defer".to_owned()),
+        _ => Err("use fp, fp,defer or sframe,defer".to_owned()),
     }
 }
 

@@ -90,8 +90,8 @@ fn call_graphs() {
     for mode in ["dwarf", "sframe", "lbr"] {
         assert!(error(&["--call-graph", mode]).contains("cannot do this yet"), "{mode}");
     }
-    assert!(error(&["--call-graph", "no"]).contains("use fp or fp,defer"));
-    assert!(error(&["--call-graph", "dwarf,defer"]).contains("only frame pointers"));
+    assert!(error(&["--call-graph", "no"]).contains("use fp, fp,defer"));
+    assert!(error(&["--call-graph", "dwarf,defer"]).contains("only fp and sframe"));
     assert!(error(&["--call-graph", "defer"]).contains("use fp,defer"));
     assert!(error(&["--deferred", "magic"]).contains("per-work"));
     assert!(error(&["-g", "--no-call-graph"]).contains("cannot be used with"));

@@ -9,7 +9,7 @@ use crate::cli::files;
 use crate::cli::grades;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::merge;
-use crate::cli::options::RunOptions;
+use crate::cli::options::{CallGraph, RunOptions};
 use crate::cli::output::{
     Destination, Failure, Style, complain, is_broken_pipe, kallsyms_of, quoted, status, to_stderr,
     truth_of,
@@ -45,6 +45,9 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     if let Some(design) = deferred::by_name(&options.sampling.deferred) {
         state.unwind = Unwind::new(design);
+    }
+    if options.sampling.call_graph == Some(CallGraph::DeferredSframe) {
+        state.use_sframe();
     }
     let format = options.output.format;
     let output = destination.open(format)?;

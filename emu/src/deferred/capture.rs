@@ -9,24 +9,11 @@
 //! Loads fault pages in: this is task context.
 
 use arch::Errno;
-use unwinder::{Memory, fp};
+use unwinder::fp;
+use unwinder::sframe::process;
 
-use crate::engine::Arena;
 use crate::kernel::unwind::Cache;
 use crate::kernel::{Kernel, Point, State};
-use crate::mem::Mm;
-
-/// User memory for those who may sleep.
-struct Faultable<'a> {
-    mm: &'a mut Mm,
-    arena: &'a mut Arena,
-}
-
-impl Memory for Faultable<'_> {
-    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
-        self.mm.read(self.arena, address, bytes).is_ok()
-    }
-}
 
 /// Instructions that the walk spends on a frame.
 const FRAME_COST: u64 = 24;
@@ -66,14 +53,18 @@ pub fn cached(s: &State) -> Vec<u64> {
     s.task.unwind.cache.as_ref().map_or_else(Vec::new, |c| c.entries.clone())
 }
 
-/// U1 to U5 and the walk by frame pointer.
+/// U1 to U5 and the walk: by frame pointer, or at each frame by the process's SFrame sections
+/// first.
 fn walk(s: &mut State, max: usize) -> Vec<u64> {
     let mut trace = Vec::new();
     let regs = s.user_regs();
-    // The "at a function's start" mark is set only while a uprobe's handlers run.
-    if let Some(start) = fp::unwind_user::State::start(&regs, false) {
-        let State { mm, arena, .. } = s;
-        fp::unwind_user::walk(start, max, &mut Faultable { mm, arena }, &mut |ip| trace.push(ip));
+    let mut store = |ip| trace.push(ip);
+    if let Some(mut registry) = s.unwind.sframe.take() {
+        process::walk(&mut registry, &regs, max, &mut s.faultable(), &mut store);
+        s.unwind.sframe = Some(registry);
+    } else if let Some(start) = fp::unwind_user::State::start(&regs, false) {
+        // The "at a function's start" mark is set only while a uprobe's handlers run.
+        fp::unwind_user::walk(start, max, &mut s.faultable(), &mut store);
     }
     s.spend(FRAME_COST * trace.len() as u64);
     trace

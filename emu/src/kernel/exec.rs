@@ -4,6 +4,7 @@
 //! break after the highest segment, vvar and vDSO below the mapping base, the stack with
 //! its limit, then the auxiliary vector.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -175,6 +176,7 @@ pub fn exec(
         aux: Aux::new(&image, &plan, state.task.uid, state.task.gid),
     })?;
     map_stack(&mut state, &stack, image.exec_stack).map_err(map)?;
+    state.task.image.sframe = sframe_of(&image, plan.bias);
     if let (Some(at), Some(offset)) = (plan.vdso, vdso::symbol(arch, vdso::RT_SIGRETURN)) {
         state.task.vdso_sigreturn = at + offset;
     }
@@ -235,6 +237,17 @@ fn announce(state: &mut State) {
     for start in starts {
         state.record_mapping(start);
     }
+}
+
+/// The program's SFrame section in memory, and its text: the first executable segment.
+fn sframe_of(image: &elf::Image, bias: u64) -> Option<(Range<u64>, Range<u64>)> {
+    let section = image.sframe.as_ref()?;
+    let text = image.segments.iter().find(|s| s.execute)?;
+    let at = |vaddr: u64, len: u64| {
+        let start = bias.wrapping_add(vaddr);
+        start..start.wrapping_add(len)
+    };
+    Some((at(section.vaddr, section.memsz), at(text.vaddr, text.memsz)))
 }
 
 /// A file-backed part and a zero part for each segment.
@@ -336,6 +349,7 @@ fn map_stack(state: &mut State, stack: &stack::Stack, executable: bool) -> Resul
         stack.bytes.get(at(from)..at(to)).unwrap_or_default().to_vec()
     };
     let auxv = stack.auxv.iter().flat_map(|&(k, v)| [k, v]).flat_map(u64::to_le_bytes).collect();
-    state.task.image = Image { auxv, cmdline: part(stack.args), environ: part(stack.env) };
+    let (cmdline, environ) = (part(stack.args), part(stack.env));
+    state.task.image = Image { auxv, cmdline, environ, sframe: None };
     Ok(())
 }

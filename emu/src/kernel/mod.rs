@@ -20,6 +20,7 @@
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
 //! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
+//! * [`sframe`]: a process's sections, for the deferred unwinder.
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
 //! * [`paths`]: which functions a path goes through, and where its steps are.
 //! * `x86_64`, `aarch64`: the order of saved registers and the call paths.
@@ -40,6 +41,7 @@ pub mod paths;
 pub mod point;
 pub mod run;
 pub mod sampling;
+pub mod sframe;
 pub mod signal;
 pub mod state;
 pub mod step;

@@ -1,5 +1,7 @@
 //! One task.
 
+use std::ops::Range;
+
 use arch::siginfo::SigInfo;
 
 use crate::kernel::kstack::KernelStack;
@@ -97,6 +99,8 @@ pub struct Image {
     pub cmdline: Vec<u8>,
     /// Environment, each with its NUL.
     pub environ: Vec<u8>,
+    /// Where the loader mapped its SFrame section, and the text that it is for.
+    pub sframe: Option<(Range<u64>, Range<u64>)>,
 }
 
 /// One task.

@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use arch::{Arch, Errno};
+use unwinder::sframe::Registry;
 
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::TaskWork;
@@ -175,6 +176,9 @@ pub struct Unwind {
     pub traversals: u32,
     /// What the clock of the timestamp design shows.
     pub clock: Clock,
+    /// The SFrame sections that are looked into first; `None` in a kernel that has only the
+    /// walk by frame pointer, which is that of x86_64.
+    pub sframe: Option<Registry>,
     /// Calls of [`Tracer::Log`]s.
     pub calls: Vec<Call>,
     /// Stores to a task's unwind state on the exit path.
@@ -214,15 +218,16 @@ impl Unwind {
             mask: 0b111,
             traversals: 0,
             clock: Clock::default(),
+            sframe: None,
             calls: Vec::new(),
             exit_stores: 0,
         }
     }
 
-    /// Whether the unwinder is built: on x86_64 in Linux 7.3. Elsewhere perf takes the
+    /// Whether the unwinder is built: on x86_64 in Linux 7.3, with SFrame everywhere. Elsewhere perf takes the
     /// attribute bit and ignores it.
     pub const fn available(&self, arch: Arch) -> bool {
-        matches!(arch, Arch::X86_64)
+        matches!(arch, Arch::X86_64) || self.sframe.is_some()
     }
 
     /// Puts a work in front of the list.

@@ -19,6 +19,7 @@
 //! | [`rules`] | what the words of a row mean |
 //! | [`table`] | lookup in a section, or in several that follow each other |
 //! | [`registry`] | the kernel's list of sections |
+//! | [`process`] | a walk with that list |
 //! | [`check`] | validation of all functions and rows |
 //! | [`fuzz`] | the oracle that fuzzing drives |
 //! | [`error`] | what can be wrong |
@@ -31,6 +32,7 @@ pub mod function;
 pub mod fuzz;
 pub mod header;
 mod lookup;
+pub mod process;
 mod quick;
 pub mod registry;
 pub mod rules;

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -227,6 +228,7 @@ fn random_streams_keep_the_law() {
             Body::Sample(sample) => sample.callchain.clone(),
             _ => None,
         });
+        let mut used = BTreeSet::new();
         let mut wanted = Report { samples: samples.len() as u64, ..Report::default() };
         for (tid, time, chain, cookie) in &samples {
             let new = new.next().unwrap();
@@ -236,9 +238,9 @@ fn random_streams_keep_the_law() {
             };
             let kernel = chain.len() - 2;
             assert_eq!((&new[..kernel], new[kernel]), (&chain[..kernel], USER));
-            let mine = stacks.iter().filter(|s| (s.0, s.1) == (*tid, *cookie));
-            let next = mine.clone().filter(|s| s.2 >= *time).min_by_key(|s| s.2);
-            let Some(found) = next.or_else(|| mine.max_by_key(|s| s.2)) else {
+            let mine = stacks.iter().enumerate().filter(|(_, s)| (s.0, s.1) == (*tid, *cookie));
+            let next = mine.clone().filter(|(_, s)| s.2 >= *time).min_by_key(|(_, s)| s.2);
+            let Some((index, found)) = next.or_else(|| mine.max_by_key(|(_, s)| s.2)) else {
                 assert_eq!(new.len(), chain.len() - 1);
                 wanted.samples_alone.push(crate::perf::merge::Orphan {
                     tid: Some(*tid),
@@ -247,6 +249,7 @@ fn random_streams_keep_the_law() {
                 });
                 continue;
             };
+            used.insert(index);
             wanted.merged += 1;
             wanted.late += u64::from(*time > found.2);
             assert_eq!(new.len(), chain.len() - 1 + found.3.len());
@@ -255,11 +258,16 @@ fn random_streams_keep_the_law() {
         let report = merged.report;
         assert_eq!(report.samples_alone, wanted.samples_alone);
         assert_eq!((report.merged, report.late), (wanted.merged, wanted.late));
-        let asked = |s: &(u32, u64, u64, Vec<u64>)| {
-            samples.iter().any(|(tid, _, _, cookie)| (*tid, *cookie) == (s.0, Some(s.1)))
+        let asked = |tid: u32, cookie: u64| {
+            samples.iter().any(|sample| (sample.0, sample.3) == (tid, Some(cookie)))
         };
-        let alone = stacks.iter().filter(|s| !asked(s)).count();
-        assert_eq!((report.stacks_alone.len(), report.stacks), (alone, stacks.len() as u64));
+        let alone = &report.stacks_alone;
+        let unasked = alone.iter().filter(|s| !asked(s.tid.unwrap(), s.cookie)).count();
+        assert_eq!(unasked, stacks.iter().filter(|s| !asked(s.0, s.1)).count());
+        let not_used = stacks.len() - used.len();
+        assert!(alone.len() <= not_used);
+        assert!(alone.len() as u64 + report.repeated >= not_used as u64);
+        assert_eq!(report.stacks, stacks.len() as u64);
     }
 }
 

@@ -7,6 +7,7 @@ use arch::{Arch, Errno};
 
 use super::SysResult;
 use crate::kernel::State;
+use crate::kernel::sframe;
 use crate::kernel::task::rlimit;
 
 const ARCH_SET_GS: u64 = 0x1001;
@@ -264,6 +265,8 @@ fn prctl(s: &mut State, a: [u64; 6]) -> SysResult {
         PR_SET_PDEATHSIG if a[1] > 64 => Err(Errno::EINVAL),
         PR_SET_NO_NEW_PRIVS if a[1] != 1 || a[2..5] != [0; 3] => Err(Errno::EINVAL),
         PR_SET_DUMPABLE | PR_SET_PDEATHSIG | PR_SET_NO_NEW_PRIVS => Ok(0),
+        sframe::PR_ADD_SFRAME => s.add_sframe(a[1]..a[2], a[3]..a[4]),
+        sframe::PR_REMOVE_SFRAME => s.remove_sframe(a[1], [a[2], a[3], a[4]]),
         // Anonymous mapping names are optional (CONFIG_ANON_VMA_NAME).
         PR_SET_VMA => Err(Errno::EINVAL),
         option => {

@@ -20,8 +20,15 @@
 //! deferred. A sample whose stack is not there keeps `USER` with no address behind it, since
 //! a cookie would be taken for an address; it is told in the [`Report`], and so is a stack
 //! that no sample asked for.
+//!
+//! [`Merger`] takes all stacks before the first sample, as from a file; [`Stream`] takes both
+//! as they come.
+
+mod stream;
 
 use std::collections::BTreeMap;
+
+pub use stream::Stream;
 
 use super::record::{Time, context};
 
@@ -47,7 +54,7 @@ pub struct Report {
     pub late: u64,
     /// Stacks, all of which leave the stream.
     pub stacks: u64,
-    /// Stacks that say again what another one of the same thread and cookie said.
+    /// Stacks that say again what another one, which a sample has, says of its thread and cookie.
     pub repeated: u64,
     /// Deferred samples without a stack, in the order in which they came.
     pub samples_alone: Vec<Orphan>,
@@ -161,22 +168,22 @@ impl Merger {
         let mut report = self.report;
         let mut stacks = self.stacks.into_iter().peekable();
         while let Some(((tid, cookie, ..), _)) = stacks.peek() {
-            let thread_and_cookie = (*tid, *cookie);
-            let mut unused = Vec::new();
-            let mut used = false;
-            while let Some((key, stack)) =
-                stacks.next_if(|(key, _)| (key.0, key.1) == thread_and_cookie)
+            let (tid, cookie) = (*tid, *cookie);
+            let mut same = Vec::new();
+            while let Some(((_, _, time, _), stack)) =
+                stacks.next_if(|(key, _)| (key.0, key.1) == (tid, cookie))
             {
-                used |= stack.used;
-                if !stack.used {
-                    let time = stack.timed.then_some(key.2);
-                    unused.push(Orphan { tid: Some(key.0), cookie: key.1, time });
-                }
+                same.push((time, stack));
             }
-            if used {
-                report.repeated += unused.len() as u64;
-            } else {
-                report.stacks_alone.append(&mut unused);
+            for run in same.chunk_by(|(_, a), (_, b)| a.addresses == b.addresses) {
+                if run.iter().any(|(_, stack)| stack.used) {
+                    report.repeated += run.len() as u64 - 1;
+                    continue;
+                }
+                report.stacks_alone.extend(run.iter().map(|(time, stack)| {
+                    let time = stack.timed.then_some(*time);
+                    Orphan { tid: Some(tid), cookie, time }
+                }));
             }
         }
         report
@@ -217,7 +224,9 @@ mod tests {
         assert_eq!(at(20), Some(vec![USER, 0xa]));
         assert_eq!(at(21), Some(vec![USER, 0xb]));
         assert_eq!(at(41), Some(vec![USER, 0xc]));
-        assert_eq!((merger.report.merged, merger.report.late), (3, 1));
+        let report = merger.report();
+        assert_eq!((report.merged, report.late, report.repeated), (3, 1, 0));
+        assert_eq!(report.stacks_alone, []);
     }
 
     #[test]
