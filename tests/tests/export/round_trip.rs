@@ -87,7 +87,8 @@ fn check(case: &Case, data: &PerfData) {
         Record::Comm { time, .. }
         | Record::Mmap2 { time, .. }
         | Record::Fork { time, .. }
-        | Record::Exit { time, .. } => Some(*time),
+        | Record::Exit { time, .. }
+        | Record::CallchainDeferred { time, .. } => Some(*time),
         Record::Sample(_) => None,
     };
     let want: Vec<u64> = case.records.iter().filter_map(times).collect();
