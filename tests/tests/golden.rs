@@ -338,7 +338,7 @@ fn expected_chains(arch: Arch) -> &'static [&'static str] {
              el0t_64_sync_handler <- el0t_64_sync",
             "do_page_fault <- do_translation_fault <- do_mem_abort <- el0_da <- \
              el0t_64_sync_handler <- el0t_64_sync",
-            "send_signal_locked <- do_send_specific <- __arm64_sys_tgkill <- \
+            "__send_signal_locked <- send_signal_locked <- do_send_specific <- __arm64_sys_tgkill <- \
              invoke_syscall.constprop.0 <- el0_svc_common.constprop.0 <- do_el0_svc <- el0_svc <- \
              el0t_64_sync_handler <- el0t_64_sync",
         ],

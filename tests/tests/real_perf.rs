@@ -216,7 +216,8 @@ fn fields_of_tracepoints_are_printed() {
     for arch in Arch::ALL {
         let events = TRACEPOINTS_TOO.trim_end_matches(",task-clock");
         let outcome = Harness::new(arch, "golden-fp").args(&["sig", "1"]).events(events, 1).run();
-        let file = write(&outcome, &home.join(format!("{arch}.data")));
+        let file = home.join(format!("{arch}.data"));
+        write(&outcome, &file);
         let args = ["script", "-i", file.to_str().unwrap(), "-F", "trace:trace", "-G"];
         let Some(text) = perf(&args, None, &home) else { return };
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();

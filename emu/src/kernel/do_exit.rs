@@ -1,7 +1,8 @@
 //! The end of a task (`do_exit`), in its fixed order.
 //!
 //! ```text
-//! PF_EXITING ─► sched_process_exit ─► perf events torn down ─► deferred unwind flushed ─► exit_mm ─► task work ─► dead
+//! PF_EXITING, sched_process_exit ─► perf events torn down ─► deferred unwind flushed
+//!            ─► exit_mm ─► task work ─► dead
 //! ```
 //!
 //! A stack that is pending when a task ends is therefore captured while there is memory, but
