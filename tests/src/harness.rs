@@ -38,6 +38,8 @@ pub struct Harness {
     events: String,
     rate: Rate,
     callchain: bool,
+    exclude_callchain_user: bool,
+    exclude_callchain_kernel: bool,
     defer: bool,
     design: &'static str,
     sframe: bool,
@@ -87,6 +89,8 @@ impl Harness {
             events: "page-faults".to_owned(),
             rate: Rate::Period(u64::MAX >> 2),
             callchain: true,
+            exclude_callchain_user: false,
+            exclude_callchain_kernel: false,
             defer: false,
             design: "mask",
             sframe: false,
@@ -133,6 +137,18 @@ impl Harness {
     /// `--call-graph sframe,defer`
     pub fn sframe(mut self) -> Harness {
         (self.defer, self.sframe) = (true, true);
+        self
+    }
+
+    /// `--user-callchains`
+    pub fn user_callchains(mut self) -> Harness {
+        self.exclude_callchain_kernel = true;
+        self
+    }
+
+    /// `--kernel-callchains`
+    pub fn kernel_callchains(mut self) -> Harness {
+        self.exclude_callchain_user = true;
         self
     }
 
@@ -251,6 +267,8 @@ impl Harness {
             rate: self.rate,
             explicit: true,
             callchain: self.callchain,
+            exclude_callchain_user: self.exclude_callchain_user,
+            exclude_callchain_kernel: self.exclude_callchain_kernel,
             defer: self.defer,
             max_stack: self.max_stack,
         };

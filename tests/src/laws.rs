@@ -65,6 +65,9 @@ const MASKED: [Point; 7] = [
     Point::IrqDeliver,
 ];
 
+/// What the user part of a chain begins with.
+const USER_MARKERS: [u64; 2] = [context::USER, context::USER_DEFERRED];
+
 /// No interrupt arrives in kernel code where all of them are masked.
 fn check_masked(outcome: &Outcome, s: &Sample) {
     let arch = outcome.session.arch;
@@ -86,7 +89,9 @@ fn check_masked(outcome: &Outcome, s: &Sample) {
     assert!(!entry && !called, "a sample in {name}, which is masked: {s:x?}");
 }
 
-/// `[KERNEL, address…,] USER, address…`, within the budget, beginning with the sample's IP.
+/// `[KERNEL, address…,] USER, address…`, within the budget, beginning with the sample's IP; or
+/// `USER_DEFERRED, cookie` in place of the user part. A part that the event excludes is not
+/// there.
 fn check_sample(outcome: &Outcome, s: &Sample) {
     let event = &outcome.session.events[s.event];
     let excluded = match s.mode {
@@ -106,16 +111,29 @@ fn check_sample(outcome: &Outcome, s: &Sample) {
     let (kernel, user): (&[u64], &[u64]) = match s.mode {
         CpuMode::User => (&[], &s.callchain),
         CpuMode::Kernel => {
-            let user = s.callchain.iter().position(|&a| a == context::USER);
+            let user = s.callchain.iter().position(|a| USER_MARKERS.contains(a));
             let (kernel, user) = s.callchain.split_at(user.unwrap_or(s.callchain.len()));
-            assert_eq!(kernel.first(), Some(&context::KERNEL), "{s:x?}");
-            (&kernel[1..], user)
+            let marker = (!event.exclude_callchain_kernel).then_some(&context::KERNEL);
+            assert_eq!(kernel.first(), marker, "{s:x?}");
+            (kernel.get(1..).unwrap_or_default(), user)
         }
     };
-    assert_eq!(user.first(), Some(&context::USER), "{s:x?}");
-    assert_eq!(s.callchain[1], s.ip, "{s:x?}");
+    match user.first() {
+        None => assert!(event.exclude_callchain_user, "{s:x?}"),
+        Some(&context::USER_DEFERRED) => {
+            assert!(event.defer && user.len() == 2, "{s:x?}");
+            assert!(s.mode == CpuMode::Kernel || s.callchain.len() == 2, "{s:x?}");
+        }
+        marker => assert_eq!(marker, Some(&context::USER), "{s:x?}"),
+    }
+    assert!(user.is_empty() || !event.exclude_callchain_user, "{s:x?}");
+    let deferred = user.first() == Some(&context::USER_DEFERRED);
+    let first = if s.mode == CpuMode::User { !deferred } else { !event.exclude_callchain_kernel };
+    if first && !(s.mode == CpuMode::User && user.is_empty()) {
+        assert_eq!(s.callchain[1], s.ip, "{s:x?}");
+    }
     let max = if event.max_stack == 0 { MAX_STACK } else { event.max_stack };
-    let addresses = kernel.len() + user.len() - 1;
+    let addresses = kernel.len() + user.len().saturating_sub(1);
     assert!(addresses <= usize::from(max), "{addresses} addresses, {max} allowed: {s:x?}");
     let (from, to) = kernel_text(outcome);
     for &a in kernel {

@@ -13,6 +13,7 @@
 //! * [`verdicts`]: a run that judges every unwinding method at every instruction.
 //! * [`trace`]: a run that stops at every instruction, and a check of that run itself.
 //! * [`symbols`]: callchains by name.
+//! * [`captures`]: recordings of real kernels, to compare runs with.
 //! * [`elf`]: small crafted programs.
 //! * [`generator`]: random programs that know their own stack.
 //! * [`perf`]: the installed `perf`.
@@ -21,6 +22,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 pub mod bless;
+pub mod captures;
 pub mod elf;
 pub mod generator;
 pub mod harness;

@@ -167,7 +167,8 @@ const X86_64_CALLS: &[(&str, &[&str])] = &[
     ("do_tkill", &["__x64_sys_tgkill"]),
     ("do_send_specific", &["do_tkill"]),
     ("do_send_sig_info", &["do_send_specific", "kill_pid_info_type"]),
-    ("send_signal_locked", &["do_send_sig_info"]),
+    ("send_signal_locked", &["do_send_sig_info", "force_sig_info_to_task"]),
+    ("force_sig_info_to_task", &["force_sig_fault"]),
 ];
 
 const AARCH64_CALLS: &[(&str, &[&str])] = &[
@@ -207,7 +208,8 @@ const AARCH64_CALLS: &[(&str, &[&str])] = &[
     ("__mmap_region", &["mmap_region"]),
     ("do_send_specific", &["__arm64_sys_tgkill"]),
     ("do_send_sig_info", &["kill_pid_info_type"]),
-    ("send_signal_locked", &["do_send_specific", "do_send_sig_info"]),
+    ("send_signal_locked", &["do_send_specific", "do_send_sig_info", "force_sig_info_to_task"]),
+    ("force_sig_info_to_task", &["arm64_force_sig_fault"]),
 ];
 
 const COMMON_CALLS: &[(&str, &[&str])] = &[
@@ -227,6 +229,7 @@ const COMMON_CALLS: &[(&str, &[&str])] = &[
     ("kill_pid_info_type", &["kill_something_info"]),
     ("do_group_exit", &["__*_sys_exit_group"]),
     ("do_exit", &["do_group_exit"]),
+    ("__send_signal_locked", &["send_signal_locked"]),
     ("get_signal", &["arch_do_signal_or_restart"]),
     ("handle_mm_fault", &["do_user_addr_fault", "do_page_fault"]),
     ("__handle_mm_fault", &["handle_mm_fault"]),
@@ -335,7 +338,7 @@ fn expected_chains(arch: Arch) -> &'static [&'static str] {
              el0t_64_sync_handler <- el0t_64_sync",
             "do_page_fault <- do_translation_fault <- do_mem_abort <- el0_da <- \
              el0t_64_sync_handler <- el0t_64_sync",
-            "send_signal_locked <- do_send_specific <- __arm64_sys_tgkill <- \
+            "__send_signal_locked <- send_signal_locked <- do_send_specific <- __arm64_sys_tgkill <- \
              invoke_syscall.constprop.0 <- el0_svc_common.constprop.0 <- do_el0_svc <- el0_svc <- \
              el0t_64_sync_handler <- el0t_64_sync",
         ],

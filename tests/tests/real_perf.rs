@@ -17,15 +17,19 @@ use tests::scratch;
 const TRACEPOINTS: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
 const ALL: &str = "cycles,cpu-clock,page-faults,context-switches,\
     raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+const TRACEPOINTS_TOO: &str = "syscalls:sys_enter_openat,syscalls:sys_exit_getpid,\
+    syscalls:sys_enter_tgkill,signal:signal_generate,signal:signal_deliver,\
+    sched:sched_process_exit,task-clock";
 
 /// Guests, arguments, events, period.
-const RUNS: [(&str, &[&str], &str, u64); 9] = [
+const RUNS: [(&str, &[&str], &str, u64); 10] = [
     ("golden-fp", &["sys", "3"], ALL, 1009),
     ("golden-fp", &["sys", "3"], TRACEPOINTS, 1),
     ("golden-fp", &["fault", "20"], "page-faults", 1),
     ("golden-fp", &["sys", "9"], "context-switches", 1),
     ("golden-fp", &["deep", "2", "600"], TRACEPOINTS, 1),
     ("golden-leaf", &["sig", "5"], "cycles,raw_syscalls:sys_enter", 1),
+    ("golden-fp", &["sig", "2"], TRACEPOINTS_TOO, 1),
     ("segv", &[], "cycles:k,cycles:u", 499),
     ("recursion-pie", &["10", "300"], "cycles", 9973),
     ("cpp-throw", &[], "cpu-clock", 100_003),
@@ -202,5 +206,35 @@ fn a_stream_goes_straight_into_perf() {
         assert!(script.contains("fib+0x"), "{arch}: {script}");
         let report = perf(&["report", "--stdio", "-i", "-"], Some(&stream), &dir).unwrap();
         assert!(report.contains("fib"), "{arch}: {report}");
+    }
+}
+
+/// perf prints the fields of a tracepoint from the format that the profile carries.
+#[test]
+fn fields_of_tracepoints_are_printed() {
+    let home = scratch("real-perf-fields");
+    for arch in Arch::ALL {
+        let events = TRACEPOINTS_TOO.trim_end_matches(",task-clock");
+        let outcome = Harness::new(arch, "golden-fp").args(&["sig", "1"]).events(events, 1).run();
+        let file = home.join(format!("{arch}.data"));
+        write(&outcome, &file);
+        let args = ["script", "-i", file.to_str().unwrap(), "-F", "trace:trace", "-G"];
+        let Some(text) = perf(&args, None, &home) else { return };
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        let tid = outcome.samples().next().unwrap().tid;
+        let begins = [
+            "dirfd: 0xffffff9c, pathname: 0x004".to_owned(),
+            format!("{tid:#x}"),
+            format!("tgid: {tid:#010x}, tid: {tid:#010x}, sig: 0x0000000a"),
+            format!("sig=10 errno=0 code=-6 comm=golden-fp pid={tid} grp=0 res=0"),
+            "sig=10 errno=0 code=-6 sa_handler=4".to_owned(),
+            format!("{tid:#x}"),
+            format!("comm=golden-fp pid={tid} prio=120 group_dead=true"),
+        ];
+        assert_eq!(lines.len(), begins.len(), "{text}");
+        for (line, begin) in lines.iter().zip(&begins) {
+            let same = line.replace("0xffffffffffffff9c", "0xffffff9c").starts_with(begin);
+            assert!(same, "{line} is not {begin}:\n{text}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use emu::kernel::task::Ending;
 use emu::perf::record::Record;
 use tests::elf::{self, Elf};
 use tests::harness::Harness;
+use tests::laws;
 use tests::scratch;
 use tests::trace::{Trace, trace};
 
@@ -185,5 +186,21 @@ fn counters_stand_still_in_the_handler() {
                 assert_eq!(sampled_total, total, "{event} on {arch}: {samples} samples");
             }
         }
+    }
+}
+
+/// `task-clock` stands still while the task sleeps, and misses nothing of the rest.
+#[test]
+fn the_tasks_clock_does_not_sleep() {
+    const PERIOD: u64 = 10_000;
+    const SLEEPS: u64 = 5 * 200_000;
+    for arch in Arch::ALL {
+        let harness = Harness::new(arch, "golden-fp").args(&["sys", "5"]);
+        let outcome = harness.events("task-clock", PERIOD).run();
+        let end = outcome.records.last().map(laws::time_of).unwrap();
+        let counted: u64 = outcome.samples().map(|s| s.period).sum();
+        assert!(end > SLEEPS && counted > 0, "{arch}: {end} ns, {counted} counted");
+        let awake = end - SLEEPS;
+        assert!(awake.abs_diff(counted) <= 2 * PERIOD, "{arch}: {counted} of {awake} ns");
     }
 }

@@ -235,8 +235,10 @@ pub enum CheckFormat {
 #[command(next_help_heading = "Sampling (as perf record)")]
 pub struct SamplingOptions {
     /// Events, separated by commas (may be repeated): cycles, instructions, branches,
-    /// cpu-clock, page-faults, context-switches, raw_syscalls:sys_enter,
-    /// raw_syscalls:sys_exit; :u after a name takes user code only, :k kernel code only
+    /// cpu-clock, task-clock, page-faults, context-switches, raw_syscalls:sys_enter,
+    /// raw_syscalls:sys_exit, syscalls:sys_enter_NAME, syscalls:sys_exit_NAME (of system
+    /// call NAME), signal:signal_generate, signal:signal_deliver, sched:sched_process_exit;
+    /// :u after a name takes user code only, :k kernel code only
     #[arg(short = 'e', long = "event", value_name = "EVENTS", default_value = "cycles")]
     pub events: Vec<String>,
     /// Take a sample every N events (suffixes k, M, G)
@@ -255,6 +257,12 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "fp|fp,defer|sframe,defer", value_parser = call_graph,
         conflicts_with = "no_call_graph")]
     pub call_graph: Option<CallGraph>,
+    /// Record only the user part of callchains
+    #[arg(long, conflicts_with_all = ["kernel_callchains", "no_call_graph"])]
+    pub user_callchains: bool,
+    /// Record only the kernel part of callchains
+    #[arg(long, conflicts_with = "no_call_graph")]
+    pub kernel_callchains: bool,
     /// The deferred unwinder's design: mask (Linux 7.3), cookie or timestamp (as posted before
     /// it), per-work (a reviewer's sketch)
     #[arg(long, value_name = "DESIGN", default_value = "mask",
@@ -434,6 +442,8 @@ impl SamplingOptions {
             rate,
             explicit: self.count.is_some() || self.freq.is_some(),
             callchain: !self.no_call_graph,
+            exclude_callchain_user: self.kernel_callchains,
+            exclude_callchain_kernel: self.user_callchains,
             defer: matches!(self.call_graph, Some(CallGraph::Deferred | CallGraph::DeferredSframe)),
             max_stack: self.max_stack.unwrap_or(0),
         };

@@ -95,6 +95,12 @@ fn call_graphs() {
     assert!(error(&["--call-graph", "defer"]).contains("use fp,defer"));
     assert!(error(&["--deferred", "magic"]).contains("per-work"));
     assert!(error(&["-g", "--no-call-graph"]).contains("cannot be used with"));
+    let user = run(&["--user-callchains"]).sampling.events().unwrap();
+    assert!(user[0].exclude_callchain_kernel && !user[0].exclude_callchain_user);
+    let kernel = run(&["--kernel-callchains"]).sampling.events().unwrap();
+    assert!(kernel[0].exclude_callchain_user && !kernel[0].exclude_callchain_kernel);
+    let both = ["--user-callchains", "--kernel-callchains"];
+    assert!(error(&both).contains("cannot be used with"));
     assert!(error(&["--max-stack", "1025"]).contains("1..=1024"));
     assert!(error(&["--max-stack", "0"]).contains("1..=1024"));
 }

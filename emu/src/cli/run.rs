@@ -25,6 +25,7 @@ use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::{Kernel, State};
+use crate::perf::event;
 use crate::perf::record::Record;
 
 /// Runs the guest that `options` describe; returns the exit status.
@@ -40,6 +41,8 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken: taken };
     let world = setup.build(&options.command)?;
     let mut state = setup.start(&world, options.sampling.pmu_irq, events, cmdline)?;
+    event::check(&state.perf.session.events, state.arch)
+        .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     if let Some(design) = deferred::by_name(&options.sampling.deferred) {
         state.unwind = Unwind::new(design);
     }

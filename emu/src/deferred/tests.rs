@@ -45,6 +45,8 @@ impl Machine {
             rate: Rate::Period(u64::MAX >> 2),
             explicit: true,
             callchain: true,
+            exclude_callchain_user: false,
+            exclude_callchain_kernel: false,
             defer: true,
             max_stack: 0,
         };

@@ -11,6 +11,8 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
+use arch::strace::signature;
+
 use super::processes::Processes;
 use super::{ExportError, Images, Sink};
 use crate::perf::record::{Raw, Record, Sample, Session};
@@ -104,13 +106,32 @@ impl<W: Write> Script<W> {
     }
 }
 
-/// The fields of a system-call tracepoint, as its print format says.
+/// The fields of a tracepoint, as its print format says.
 fn push_raw(text: &mut String, raw: &Raw) {
     let _ = match raw {
         Raw::SysEnter { id, args: [a, b, c, d, e, f] } => {
             write!(text, "NR {id} ({a:x}, {b:x}, {c:x}, {d:x}, {e:x}, {f:x})")
         }
         Raw::SysExit { id, ret } => write!(text, "NR {id} = {ret}"),
+        Raw::SysEnterOf { call, args, .. } => {
+            let args = signature(*call).args.iter().zip(args);
+            let args = args.map(|((name, _), value)| format!("{name}: 0x{value:08x}"));
+            write!(text, "{}", args.collect::<Vec<_>>().join(", "))
+        }
+        Raw::SysExitOf { ret, .. } => write!(text, "{ret:#x}"),
+        Raw::SignalGenerate { signal, errno, code, comm, pid, group, result } => write!(
+            text,
+            "sig={signal} errno={errno} code={code} comm={comm} pid={pid} grp={} res={}",
+            u8::from(*group),
+            *result as u8
+        ),
+        Raw::SignalDeliver { signal, errno, code, handler, flags } => write!(
+            text,
+            "sig={signal} errno={errno} code={code} sa_handler={handler:x} sa_flags={flags:x}"
+        ),
+        Raw::ProcessExit { comm, pid, prio, group_dead } => {
+            write!(text, "comm={comm} pid={pid} prio={prio} group_dead={group_dead}")
+        }
     };
 }
 

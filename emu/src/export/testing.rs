@@ -15,6 +15,8 @@ pub fn event(kind: EventKind, name: &str) -> Event {
         exclude_user: false,
         exclude_kernel: false,
         callchain: true,
+        exclude_callchain_user: false,
+        exclude_callchain_kernel: false,
         defer: false,
         max_stack: 0,
     }

@@ -1,7 +1,8 @@
 //! The end of a task (`do_exit`), in its fixed order.
 //!
 //! ```text
-//! PF_EXITING ─► perf events torn down ─► deferred unwind flushed ─► exit_mm ─► task work ─► dead
+//! PF_EXITING, sched_process_exit ─► perf events torn down ─► deferred unwind flushed
+//!            ─► exit_mm ─► task work ─► dead
 //! ```
 //!
 //! A stack that is pending when a task ends is therefore captured while there is memory, but
@@ -12,7 +13,11 @@ use crate::perf::record::Record;
 
 /// The innermost function of the path is `do_exit`. The task does not come back.
 pub async fn do_exit(k: &Kernel) {
-    k.step(Point::ExitSignals, |s| s.task.exiting = true).await;
+    k.step(Point::ExitSignals, |s| {
+        s.task.exiting = true;
+        s.trace_process_exit();
+    })
+    .await;
     k.step(Point::ExitPerf, close_events).await;
     k.step(Point::ExitUnwind, |_| ()).await;
     let design = k.with(|s| s.unwind.design.clone());

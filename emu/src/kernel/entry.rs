@@ -10,7 +10,6 @@ use crate::kernel::paths::{self, EntryPath};
 use crate::kernel::symbols::Named;
 use crate::kernel::syscalls::{self, Outcome};
 use crate::kernel::{Kernel, Point, State, aarch64, exit, x86_64};
-use crate::perf::record::{EventKind, Raw};
 
 /// The saved "original" register of an entry that is no system call.
 const NO_SYSCALL: u64 = u64::MAX;
@@ -130,26 +129,19 @@ async fn enter_work(k: &Kernel) -> (bool, u64, [u64; 6]) {
     let (enter, exit, nr, args) = k
         .step(Point::EntryN4, |s| {
             s.stats.syscalls += 1;
-            let wants = |kind| s.perf.wants(kind);
-            let (enter, exit) = (wants(EventKind::SysEnter), wants(EventKind::SysExit));
-            (enter, exit, s.task.orig_nr, s.user_regs().syscall_args())
+            (s.traces_enter(), s.traces_exit(), s.task.orig_nr, s.user_regs().syscall_args())
         })
         .await;
     if enter {
         k.call(Named::TraceEnter.into()).await;
-        k.step(Point::TraceEnter, |s| {
-            s.tracepoint(EventKind::SysEnter, Raw::SysEnter { id: nr as i64, args });
-        })
-        .await;
+        k.step(Point::TraceEnter, |s| s.trace_sys_enter(nr, args)).await;
         k.ret().await;
     }
     (exit, nr, args)
 }
 
-/// N6: the sys_exit tracepoint.
+/// N6: the sys_exit tracepoints.
 fn exit_work(state: &mut State, outcome: Outcome) {
-    let ret = state.user_regs().ret() as i64;
-    // `rt_sigreturn` leaves no system call behind.
-    let id = if outcome == Outcome::Keep { -1 } else { state.task.orig_nr as i64 };
-    state.tracepoint(EventKind::SysExit, Raw::SysExit { id, ret });
+    let nr = (outcome != Outcome::Keep).then_some(state.task.orig_nr);
+    state.trace_sys_exit(nr);
 }

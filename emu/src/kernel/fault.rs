@@ -85,6 +85,10 @@ pub async fn handle(k: &Kernel, cause: Cause) {
     }
 }
 
+/// How a signal is forced, outermost first.
+const FORCE: [Named; 4] =
+    [Named::ForceSignal, Named::ForceInfo, Named::SendSignal, Named::InnerSendSignal];
+
 /// A page fault of user code on `page`.
 async fn page_fault(k: &Kernel, page: u64, access: Access) {
     let paths = paths::of(k.arch());
@@ -109,9 +113,9 @@ async fn page_fault(k: &Kernel, page: u64, access: Access) {
     let fault = k.step(Point::FaultPage, |s| s.mm.fault(&mut s.arena, page, access).err()).await;
     k.leave(handlers).await;
     if let Some(fault) = fault {
-        k.call(Named::ForceSignal.into()).await;
+        k.enter(&FORCE).await;
         k.step(Point::FaultSignal, |s| fault_signal(s, page, access, fault.kind)).await;
-        k.ret().await;
+        k.leave(&FORCE).await;
     }
     entry::finish(k, path).await;
 }

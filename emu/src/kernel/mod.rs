@@ -18,7 +18,7 @@
 //! * [`kstack`]: kernel stacks in emulated memory, frame records, saved registers.
 //! * [`state`]: all state; [`task`]: one task; [`step`]: the executor.
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
-//! * [`sampling`]: overflows become samples; [`task_work`], [`irq_work`]: what is left for
+//! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
 //! * [`sframe`]: a process's sections, for the deferred unwinder.
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
@@ -49,6 +49,7 @@ pub mod symbols;
 pub mod syscalls;
 pub mod task;
 pub mod task_work;
+pub mod tracepoints;
 pub mod unwind;
 pub mod user;
 pub mod vfs;

@@ -151,7 +151,7 @@ pub const fn inner(sysno: Sysno) -> &'static [Named] {
         Sysno::Munmap => &[DoMunmap],
         Sysno::Mprotect => &[DoMprotect],
         Sysno::Nanosleep | Sysno::ClockNanosleep => &[HrtimerNanosleep, DoNanosleep],
-        Sysno::Kill => &[KillSomething, KillPid, SendSigInfo, SendSignal],
+        Sysno::Kill => &[KillSomething, KillPid, SendSigInfo, SendSignal, InnerSendSignal],
         Sysno::ExitGroup => &[GroupExit, DoExit],
         Sysno::Exit => &[DoExit],
         _ => &[],

@@ -83,7 +83,11 @@ impl State {
     /// callchains are wanted, and the task has user memory.
     pub fn defers(&self, event: usize) -> bool {
         let event: &Event = &self.perf.session.events[event];
-        event.callchain && event.defer && self.unwind.available(self.arch) && self.task.has_mm
+        event.callchain
+            && event.defer
+            && !event.exclude_callchain_user
+            && self.unwind.available(self.arch)
+            && self.task.has_mm
     }
 
     /// An event that is sampled in place happened. `at` is the user context, or `None`
@@ -98,29 +102,32 @@ impl State {
     }
 
     fn event_with_raw(&mut self, kind: EventKind, at: Option<&Regs>, raw: Option<Raw>) {
-        if self.perf.closed {
+        for index in 0..self.perf.session.events.len() {
+            if self.perf.session.events[index].kind == kind {
+                self.hit(index, at, raw.clone());
+            }
+        }
+    }
+
+    /// Event `index` happened once, in user mode with the registers `at`, or in the kernel
+    /// code that runs now.
+    pub fn hit(&mut self, index: usize, at: Option<&Regs>, raw: Option<Raw>) {
+        let event = &self.perf.session.events[index];
+        let excluded = if at.is_some() { event.exclude_user } else { event.exclude_kernel };
+        // The fault of a kernel copy has the registers of the copy.
+        let software = event.kind != EventKind::PageFaults;
+        if self.perf.closed || excluded || !self.perf.counters[index].count(1) {
             return;
         }
-        for index in 0..self.perf.session.events.len() {
-            let event = &self.perf.session.events[index];
-            let excluded = if at.is_some() { event.exclude_user } else { event.exclude_kernel };
-            if event.kind != kind || excluded || !self.perf.counters[index].count(1) {
-                continue;
-            }
-            let interrupted = match (at, self.cpu.kernel) {
-                (Some(regs), _) => Interrupted::User(*regs),
-                // The fault of a kernel copy has the registers of the copy.
-                (None, Some(at)) => {
-                    Interrupted::Kernel { at, software: kind != EventKind::PageFaults }
-                }
-                (None, None) => continue,
-            };
-            if self.defers(index) {
-                let overflow = Overflow { event: index, at: interrupted, raw: raw.clone() };
-                self.overflows.push_back(overflow);
-            } else {
-                self.sample(index, interrupted, raw.clone(), UserPart::Immediate);
-            }
+        let at = match (at, self.cpu.kernel) {
+            (Some(regs), _) => Interrupted::User(*regs),
+            (None, Some(at)) => Interrupted::Kernel { at, software },
+            (None, None) => return,
+        };
+        if self.defers(index) {
+            self.overflows.push_back(Overflow { event: index, at, raw });
+        } else {
+            self.sample(index, at, raw, UserPart::Immediate);
         }
     }
 
@@ -133,7 +140,7 @@ impl State {
         };
         let event = &self.perf.session.events[index];
         let callchain = match event.callchain {
-            true => self.callchain(event.max_stack, &at, part),
+            true => self.callchain(event, &at, part),
             false => Vec::new(),
         };
         let user = match &at {
@@ -161,11 +168,12 @@ impl State {
     }
 
     /// `get_perf_callchain`: kernel part, then user part. The cookie goes through the budget
-    /// of context markers, as its marker does.
-    fn callchain(&self, max_stack: u16, at: &Interrupted, part: UserPart) -> Vec<u64> {
-        let mut chain = Chain::new(max_stack);
+    /// of context markers, as its marker does. A part that the event excludes has no marker.
+    fn callchain(&self, event: &Event, at: &Interrupted, part: UserPart) -> Vec<u64> {
+        let mut chain = Chain::new(event.max_stack);
         let user = match at {
             Interrupted::User(regs) => *regs,
+            Interrupted::Kernel { .. } if event.exclude_callchain_kernel => self.user_regs(),
             Interrupted::Kernel { at, software } => {
                 // arm64's software samples show the first address twice (measured).
                 let twice = *software && self.arch == Arch::Aarch64;
@@ -178,7 +186,7 @@ impl State {
                 chain.store_context(context::USER_DEFERRED);
                 chain.store_context(cookie);
             }
-            UserPart::Immediate if self.task.has_mm => {
+            UserPart::Immediate if self.task.has_mm && !event.exclude_callchain_user => {
                 callchain::walk_user(&mut chain, &user, &mut self.present());
             }
             UserPart::Immediate => {}

@@ -23,6 +23,7 @@ use arch::{Arch, SigSet, Signal};
 use crate::kernel::symbols::Named;
 use crate::kernel::task::Ending;
 use crate::kernel::{Kernel, Point, State, do_exit, exit, task_work};
+use crate::perf::record::Generated;
 
 /// Signal numbers are 1 to 64.
 pub const SIGNALS: usize = 64;
@@ -93,30 +94,34 @@ impl Signals {
     }
 
     /// Sends a signal; one that is ignored and not blocked is lost at once.
-    pub fn send(&mut self, info: SigInfo, target: Target) {
+    pub fn send(&mut self, info: SigInfo, target: Target) -> Generated {
         let signal = info.signal;
         if !self.is_ignored(signal) || self.blocked.contains(signal) {
-            self.queue(info, target);
+            self.queue(info, target)
+        } else {
+            Generated::Ignored
         }
     }
 
     /// A standard signal that is pending already stays as it is.
-    fn queue(&mut self, info: SigInfo, target: Target) {
+    fn queue(&mut self, info: SigInfo, target: Target) -> Generated {
         let queue = &mut self.pending[target as usize];
         let once = !info.signal.is_realtime();
-        if !(once && queue.iter().any(|p| p.signal == info.signal)) {
-            queue.push(info);
+        if once && queue.iter().any(|p| p.signal == info.signal) {
+            return Generated::AlreadyPending;
         }
+        queue.push(info);
+        Generated::Delivered
     }
 
     /// `force_sig_info`: a signal that cannot be escaped.
-    pub fn force(&mut self, info: SigInfo) {
+    pub fn force(&mut self, info: SigInfo) -> Generated {
         let signal = info.signal;
         if self.blocked.contains(signal) || self.action(signal).is_ignored() {
             self.set_action(signal, SigAction::default());
             self.blocked = self.blocked.without(signal);
         }
-        self.queue(info, Target::Thread);
+        self.queue(info, Target::Thread)
     }
 
     /// Signals that are pending, blocked ones included.
@@ -185,6 +190,7 @@ pub async fn deliver(k: &Kernel) -> exit::Task {
 fn get_signal(state: &mut State) -> bool {
     while let Some(info) = state.task.signals.next() {
         let action = state.task.signals.action(info.signal);
+        state.trace_signal_deliver(&info, action);
         if action.is_ignored() {
             continue;
         }
@@ -293,8 +299,7 @@ fn cannot_enter(state: &mut State, signal: Signal) {
     if signal == Signal::SIGSEGV {
         state.task.signals.set_action(signal, SigAction::default());
     }
-    state.task.signals.force(SigInfo::kernel(Signal::SIGSEGV));
-    settle(state);
+    force_again(state, SigInfo::kernel(Signal::SIGSEGV));
 }
 
 /// A signal that the task sends itself by number: its process by `kill` (`SI_USER`), its
@@ -303,14 +308,26 @@ pub fn send_to_self(state: &mut State, signal: Signal, how: i32) {
     let (pid, uid) = (state.task.pid as i32, state.task.uid);
     debug_assert!(matches!(how, code::SI_USER | code::SI_TKILL));
     let target = if how == code::SI_TKILL { Target::Thread } else { Target::Process };
-    state.task.signals.send(SigInfo::sent(signal, how, pid, uid), target);
+    send(state, SigInfo::sent(signal, how, pid, uid), target);
+}
+
+/// A signal that the task sends itself.
+pub fn send(state: &mut State, info: SigInfo, target: Target) {
+    let result = state.task.signals.send(info, target);
+    state.trace_signal_generate(&info, target == Target::Process, result);
     settle(state);
 }
 
 /// A forced signal for a fault.
 pub fn force(state: &mut State, info: SigInfo, fault: Fault) {
     state.task.signals.fault = fault;
-    state.task.signals.force(info);
+    force_again(state, info);
+}
+
+/// A forced signal that leaves the last fault as it is (`force_sig`).
+pub fn force_again(state: &mut State, info: SigInfo) {
+    let result = state.task.signals.force(info);
+    state.trace_signal_generate(&info, false, result);
     settle(state);
 }
 

@@ -130,6 +130,8 @@ functions! {
     SendSpecific, "do_send_specific", "do_send_specific";
     SendSigInfo, "do_send_sig_info", "do_send_sig_info";
     SendSignal, "send_signal_locked", "send_signal_locked";
+    InnerSendSignal, "__send_signal_locked", "__send_signal_locked";
+    ForceInfo, "force_sig_info_to_task", "force_sig_info_to_task";
     GroupExit, "do_group_exit", "do_group_exit";
     DoExit, "do_exit", "do_exit";
 }

@@ -1,5 +1,7 @@
 //! Event selection: the words of `perf list`.
 
+use arch::{Arch, Sysno};
+
 use crate::perf::record::{Event, EventKind, Rate};
 
 /// Names that select an event, with the spellings that perf also takes.
@@ -10,20 +12,28 @@ const NAMES: &[(&str, EventKind)] = &[
     ("branches", EventKind::Branches),
     ("branch-instructions", EventKind::Branches),
     ("cpu-clock", EventKind::CpuClock),
+    ("task-clock", EventKind::TaskClock),
     ("page-faults", EventKind::PageFaults),
     ("faults", EventKind::PageFaults),
     ("context-switches", EventKind::ContextSwitches),
     ("cs", EventKind::ContextSwitches),
     ("raw_syscalls:sys_enter", EventKind::SysEnter),
     ("raw_syscalls:sys_exit", EventKind::SysExit),
+    ("signal:signal_generate", EventKind::SignalGenerate),
+    ("signal:signal_deliver", EventKind::SignalDeliver),
+    ("sched:sched_process_exit", EventKind::ProcessExit),
 ];
+
+/// Before the name of a system call.
+const ENTER: &str = "syscalls:sys_enter_";
+const EXIT: &str = "syscalls:sys_exit_";
 
 /// Why an event list was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
     /// No such event.
-    #[error("unknown event {name:?}; there are: {}", known())]
+    #[error("unknown event {name:?}; {}", others(name))]
     Unknown {
         /// As typed.
         name: String,
@@ -38,15 +48,71 @@ pub enum EventError {
         /// The letter.
         modifier: char,
     },
+    /// A tracepoint of a system call that the architecture does not have.
+    #[error("event {name:?}: {arch} has no system call {call}; see --arch")]
+    NotOnArch {
+        /// As typed.
+        name: String,
+        /// The guest's architecture.
+        arch: Arch,
+        /// The call.
+        call: Sysno,
+    },
     /// Nothing between two commas, or nothing at all.
     #[error("empty event name; see `emu run --help`")]
     Empty,
 }
 
-fn known() -> String {
+/// What could have been meant by `name`, and what there is.
+fn others(name: &str) -> String {
+    let near = nearest(name);
+    if !near.is_empty() {
+        return format!("nearest: {}", near.join(", "));
+    }
     let mut names: Vec<&str> = NAMES.iter().map(|(n, _)| *n).collect();
     names.sort_unstable();
-    names.join(", ")
+    format!("there are: {}, {ENTER}NAME, {EXIT}NAME", names.join(", "))
+}
+
+/// The names that differ least from `name`, at most three, none if all differ much.
+fn nearest(name: &str) -> Vec<String> {
+    const MOST: usize = 3;
+    if name.len() > 64 {
+        return Vec::new();
+    }
+    let calls = Sysno::ALL.iter().flat_map(|s| [format!("{ENTER}{s}"), format!("{EXIT}{s}")]);
+    let all = NAMES.iter().map(|(n, _)| (*n).to_owned()).chain(calls);
+    let mut near: Vec<(usize, String)> = all
+        .map(|known| (distance(name.as_bytes(), known.as_bytes()), known))
+        .filter(|(distance, _)| *distance <= MOST)
+        .collect();
+    near.sort();
+    near.truncate(MOST);
+    near.into_iter().map(|(_, known)| known).collect()
+}
+
+/// Edit distance (Levenshtein).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// The event of this name.
+fn find(name: &str) -> Option<EventKind> {
+    if let Some((_, kind)) = NAMES.iter().find(|(known, _)| *known == name) {
+        return Some(*kind);
+    }
+    let enter = || name.strip_prefix(ENTER).and_then(Sysno::from_name).map(EventKind::SysEnterOf);
+    let exit = || name.strip_prefix(EXIT).and_then(Sysno::from_name).map(EventKind::SysExitOf);
+    enter().or_else(exit)
 }
 
 impl EventKind {
@@ -57,7 +123,22 @@ impl EventKind {
 
     /// A tracepoint.
     pub const fn is_tracepoint(self) -> bool {
-        matches!(self, EventKind::SysEnter | EventKind::SysExit)
+        match self {
+            EventKind::SysEnter
+            | EventKind::SysExit
+            | EventKind::SysEnterOf(_)
+            | EventKind::SysExitOf(_)
+            | EventKind::SignalGenerate
+            | EventKind::SignalDeliver
+            | EventKind::ProcessExit => true,
+            EventKind::Cycles
+            | EventKind::Instructions
+            | EventKind::Branches
+            | EventKind::CpuClock
+            | EventKind::TaskClock
+            | EventKind::PageFaults
+            | EventKind::ContextSwitches => false,
+        }
     }
 
     /// The rate when neither `-c` nor `-F` was given, from perf's default frequency:
@@ -76,6 +157,10 @@ pub struct Defaults {
     pub explicit: bool,
     /// `-g`
     pub callchain: bool,
+    /// `--kernel-callchains`
+    pub exclude_callchain_user: bool,
+    /// `--user-callchains`
+    pub exclude_callchain_kernel: bool,
     /// `--call-graph fp,defer`
     pub defer: bool,
     /// `--max-stack`, 0 if not given.
@@ -88,11 +173,27 @@ pub fn parse(list: &str, defaults: Defaults) -> Result<Vec<Event>, EventError> {
     list.split(',').map(|name| parse_one(name.trim(), defaults)).collect()
 }
 
+/// Refuses tracepoints of system calls that `arch` does not have.
+///
+/// # Errors
+///
+/// [`EventError::NotOnArch`]
+pub fn check(events: &[Event], arch: Arch) -> Result<(), EventError> {
+    for event in events {
+        let (EventKind::SysEnterOf(call) | EventKind::SysExitOf(call)) = event.kind else {
+            continue;
+        };
+        if call.nr(arch).is_none() {
+            return Err(EventError::NotOnArch { name: event.name.clone(), arch, call });
+        }
+    }
+    Ok(())
+}
+
 fn parse_one(name: &str, defaults: Defaults) -> Result<Event, EventError> {
     if name.is_empty() {
         return Err(EventError::Empty);
     }
-    let find = |n: &str| NAMES.iter().find(|(known, _)| *known == n).map(|(_, kind)| *kind);
     let unknown = || EventError::Unknown { name: name.to_owned() };
     let (kind, modifiers) = match (find(name), name.rsplit_once(':')) {
         (Some(kind), _) => (kind, ""),
@@ -117,6 +218,8 @@ fn parse_one(name: &str, defaults: Defaults) -> Result<Event, EventError> {
         exclude_user: !both && kernel,
         exclude_kernel: !both && user,
         callchain: defaults.callchain,
+        exclude_callchain_user: defaults.exclude_callchain_user,
+        exclude_callchain_kernel: defaults.exclude_callchain_kernel,
         defer: defaults.defer,
         max_stack: defaults.max_stack,
     })
@@ -130,6 +233,8 @@ mod tests {
         rate: Rate::Frequency(4000),
         explicit: false,
         callchain: true,
+        exclude_callchain_user: false,
+        exclude_callchain_kernel: false,
         defer: false,
         max_stack: 0,
     };
@@ -147,10 +252,26 @@ mod tests {
     }
 
     #[test]
+    fn tracepoints_of_system_calls() {
+        let events = parse("syscalls:sys_enter_getpid,syscalls:sys_exit_read:u", DEFAULTS).unwrap();
+        assert_eq!(events[0].kind, EventKind::SysEnterOf(Sysno::Getpid));
+        assert_eq!(events[1].kind, EventKind::SysExitOf(Sysno::Read));
+        assert!(events[1].exclude_kernel && events[1].kind.is_tracepoint());
+        let error = parse("syscalls:sys_enter_getpd", DEFAULTS).unwrap_err().to_string();
+        assert!(error.contains("nearest: syscalls:sys_enter_getpid"), "{error}");
+        let open = parse("syscalls:sys_exit_open", DEFAULTS).unwrap();
+        assert_eq!(check(&open, Arch::X86_64), Ok(()));
+        let error = check(&open, Arch::Aarch64).unwrap_err().to_string();
+        assert!(error.contains("aarch64 has no system call open"), "{error}");
+    }
+
+    #[test]
     fn errors_name_the_word() {
         assert_eq!(parse("cycles,", DEFAULTS), Err(EventError::Empty));
         let error = parse("cycels", DEFAULTS).unwrap_err().to_string();
-        assert!(error.contains("cycels") && error.contains("page-faults"), "{error}");
+        assert_eq!(error, "unknown event \"cycels\"; nearest: cycles");
+        let error = parse("L1-dcache-loads", DEFAULTS).unwrap_err().to_string();
+        assert!(error.contains("page-faults") && error.contains("sys_enter_NAME"), "{error}");
         let error = parse("cycles:q", DEFAULTS).unwrap_err().to_string();
         assert!(error.contains("'q'"), "{error}");
     }

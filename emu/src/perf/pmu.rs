@@ -97,9 +97,10 @@ fn signed(n: u64) -> i64 {
 /// is the right one.
 fn first_period(kind: EventKind, frequency: u64) -> u64 {
     match kind {
-        EventKind::Cycles | EventKind::Instructions | EventKind::CpuClock => {
-            (HZ / frequency).max(1)
-        }
+        EventKind::Cycles
+        | EventKind::Instructions
+        | EventKind::CpuClock
+        | EventKind::TaskClock => (HZ / frequency).max(1),
         // About every sixth instruction branches; adapted from there.
         EventKind::Branches => (HZ / 6 / frequency).max(1),
         _ => 1,
@@ -137,6 +138,8 @@ mod tests {
             exclude_user: false,
             exclude_kernel: false,
             callchain: false,
+            exclude_callchain_user: false,
+            exclude_callchain_kernel: false,
             defer: false,
             max_stack: 0,
         }

@@ -6,7 +6,7 @@
 //! are raw kernel values: context markers of [`context`] included, return
 //! addresses not decremented.
 
-use arch::Arch;
+use arch::{Arch, Sysno};
 
 /// Context markers inside a callchain (`enum perf_callchain_context`).
 pub mod context {
@@ -64,6 +64,77 @@ pub enum Raw {
         /// Result.
         ret: i64,
     },
+    /// `syscalls:sys_enter_NAME`
+    SysEnterOf {
+        /// Which call.
+        call: Sysno,
+        /// Its number.
+        nr: i32,
+        /// Argument registers, of which the call has the first ones.
+        args: [u64; 6],
+    },
+    /// `syscalls:sys_exit_NAME`
+    SysExitOf {
+        /// Which call.
+        call: Sysno,
+        /// Its number.
+        nr: i32,
+        /// Result.
+        ret: i64,
+    },
+    /// `signal:signal_generate`
+    SignalGenerate {
+        /// Number.
+        signal: i32,
+        /// `si_errno`
+        errno: i32,
+        /// `si_code`
+        code: i32,
+        /// Name of the thread that it is for.
+        comm: String,
+        /// Its thread id.
+        pid: u32,
+        /// It is for the whole process.
+        group: bool,
+        /// What became of it.
+        result: Generated,
+    },
+    /// `signal:signal_deliver`
+    SignalDeliver {
+        /// Number.
+        signal: i32,
+        /// `si_errno`
+        errno: i32,
+        /// `si_code`
+        code: i32,
+        /// The handler, or 0 for the default action, or 1 to ignore it.
+        handler: u64,
+        /// `sa_flags`
+        flags: u64,
+    },
+    /// `sched:sched_process_exit`
+    ProcessExit {
+        /// Name of the thread that ends.
+        comm: String,
+        /// Its thread id.
+        pid: u32,
+        /// Its priority: 120 is nice 0.
+        prio: i32,
+        /// It is the last of its process.
+        group_dead: bool,
+    },
+}
+
+/// What became of a signal that was sent (`TRACE_SIGNAL_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Generated {
+    /// It is pending.
+    Delivered = 0,
+    /// It is ignored.
+    Ignored = 1,
+    /// Another of its number was pending.
+    AlreadyPending = 2,
 }
 
 /// One sample of one event.
@@ -189,6 +260,8 @@ pub enum EventKind {
     Branches,
     /// `PERF_COUNT_SW_CPU_CLOCK`
     CpuClock,
+    /// `PERF_COUNT_SW_TASK_CLOCK`
+    TaskClock,
     /// `PERF_COUNT_SW_PAGE_FAULTS`
     PageFaults,
     /// `PERF_COUNT_SW_CONTEXT_SWITCHES`
@@ -197,6 +270,16 @@ pub enum EventKind {
     SysEnter,
     /// Tracepoint `raw_syscalls:sys_exit`
     SysExit,
+    /// Tracepoint `syscalls:sys_enter_NAME`
+    SysEnterOf(Sysno),
+    /// Tracepoint `syscalls:sys_exit_NAME`
+    SysExitOf(Sysno),
+    /// Tracepoint `signal:signal_generate`
+    SignalGenerate,
+    /// Tracepoint `signal:signal_deliver`
+    SignalDeliver,
+    /// Tracepoint `sched:sched_process_exit`
+    ProcessExit,
 }
 
 /// How often an event samples.
@@ -223,6 +306,10 @@ pub struct Event {
     pub exclude_kernel: bool,
     /// Callchains are sampled (`-g`).
     pub callchain: bool,
+    /// Callchains have no user part (`--kernel-callchains`).
+    pub exclude_callchain_user: bool,
+    /// Callchains have no kernel part (`--user-callchains`).
+    pub exclude_callchain_kernel: bool,
     /// User callchains are deferred to the return to user mode (`--call-graph fp,defer`).
     pub defer: bool,
     /// `sample_max_stack` (`--max-stack`), 0 for the kernel's default of 127.

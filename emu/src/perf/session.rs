@@ -23,7 +23,7 @@ pub struct Perf {
     /// Kernel instructions since the last modelled branch, less than
     /// [`KERNEL_BRANCH_EVERY`].
     since_branch: u64,
-    /// When the `cpu-clock` timer of each event fires; one entry an event, `Time::MAX`
+    /// When the `cpu-clock` or `task-clock` timer of each event fires; one entry an event, `Time::MAX`
     /// for events of another kind.
     pub deadlines: Vec<Time>,
 }
@@ -37,7 +37,7 @@ impl Perf {
             .iter()
             .zip(&counters)
             .map(|(event, counter)| match event.kind {
-                EventKind::CpuClock => counter.period,
+                EventKind::CpuClock | EventKind::TaskClock => counter.period,
                 _ => Time::MAX,
             })
             .collect();
@@ -109,7 +109,7 @@ impl Perf {
         })
     }
 
-    /// When the next `cpu-clock` timer fires.
+    /// When the next `cpu-clock` or `task-clock` timer fires.
     pub fn next_deadline(&self) -> Time {
         if self.closed {
             return Time::MAX;

@@ -6,7 +6,7 @@ use std::path::Path;
 use arch::Arch;
 use emu::export::Sink;
 use emu::export::perf_data::{PerfDataFile, PerfDataPipe};
-use emu::perf::record::{CpuMode, EventKind, Raw, Record, Sample};
+use emu::perf::record::{CpuMode, Raw, Record, Sample};
 
 use crate::cases::{self, Case};
 use crate::reader::{self, PerfData, SampleFields, u64_at};
@@ -37,7 +37,7 @@ fn all() -> Vec<Case> {
 /// What the reader must make of a sample.
 fn expected(case: &Case, s: &Sample) -> SampleFields {
     let event = &case.session.events[s.event];
-    let tracepoint = matches!(event.kind, EventKind::SysEnter | EventKind::SysExit);
+    let tracepoint = event.kind.is_tracepoint();
     let raw = match (&s.raw, tracepoint) {
         (Some(Raw::SysEnter { id, args }), true) => {
             let mut b = vec![0x82, 1, 0, 1];
@@ -87,7 +87,8 @@ fn check(case: &Case, data: &PerfData) {
         Record::Comm { time, .. }
         | Record::Mmap2 { time, .. }
         | Record::Fork { time, .. }
-        | Record::Exit { time, .. } => Some(*time),
+        | Record::Exit { time, .. }
+        | Record::CallchainDeferred { time, .. } => Some(*time),
         Record::Sample(_) => None,
     };
     let want: Vec<u64> = case.records.iter().filter_map(times).collect();

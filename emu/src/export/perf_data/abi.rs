@@ -71,6 +71,10 @@ pub mod flag {
     pub const KSYMBOL: u64 = 1 << 29;
     /// `build_id`
     pub const BUILD_ID: u64 = 1 << 34;
+    /// `exclude_callchain_kernel`
+    pub const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
+    /// `exclude_callchain_user`
+    pub const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
     /// `defer_callchain`
     pub const DEFER_CALLCHAIN: u64 = 1 << 38;
     /// `defer_output`

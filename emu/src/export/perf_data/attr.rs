@@ -3,7 +3,7 @@
 use arch::Arch;
 
 use super::abi::{ATTR_SIZE, READ_FORMAT_ID, event_type, flag, sample_type};
-use super::tracing_data::{SYS_ENTER_ID, SYS_EXIT_ID};
+use super::formats;
 use crate::perf::record::{Event, EventKind, Rate, Session};
 
 /// Mask of the link register in `sample_regs_user` (`PERF_REG_ARM64_LR`).
@@ -112,10 +112,18 @@ fn kind_and_config(kind: EventKind) -> (u32, u64) {
         EventKind::Instructions => (event_type::HARDWARE, 1),
         EventKind::Branches => (event_type::HARDWARE, 4),
         EventKind::CpuClock => (event_type::SOFTWARE, 0),
+        EventKind::TaskClock => (event_type::SOFTWARE, 1),
         EventKind::PageFaults => (event_type::SOFTWARE, 2),
         EventKind::ContextSwitches => (event_type::SOFTWARE, 3),
-        EventKind::SysEnter => (event_type::TRACEPOINT, u64::from(SYS_ENTER_ID)),
-        EventKind::SysExit => (event_type::TRACEPOINT, u64::from(SYS_EXIT_ID)),
+        EventKind::SysEnter
+        | EventKind::SysExit
+        | EventKind::SysEnterOf(_)
+        | EventKind::SysExitOf(_)
+        | EventKind::SignalGenerate
+        | EventKind::SignalDeliver
+        | EventKind::ProcessExit => {
+            (event_type::TRACEPOINT, u64::from(formats::id(kind).unwrap_or_default()))
+        }
     }
 }
 
@@ -132,8 +140,17 @@ fn flags(event: &Event, first: bool) -> u64 {
     if event.exclude_user || event.exclude_kernel {
         flags |= flag::EXCLUDE_HV; // perf's :u and :k name one level each
     }
+    if event.callchain && event.exclude_callchain_user {
+        flags |= flag::EXCLUDE_CALLCHAIN_USER;
+    }
+    if event.callchain && event.exclude_callchain_kernel {
+        flags |= flag::EXCLUDE_CALLCHAIN_KERNEL;
+    }
     if event.defer {
-        flags |= flag::DEFER_CALLCHAIN;
+        // Nothing is asked for without a user part; the event listens all the same.
+        if !event.exclude_callchain_user {
+            flags |= flag::DEFER_CALLCHAIN;
+        }
         if first {
             flags |= flag::DEFER_OUTPUT;
         }

@@ -14,6 +14,7 @@
 pub mod abi;
 pub mod attr;
 pub mod features;
+pub mod formats;
 mod kernel;
 mod pipe;
 pub mod records;

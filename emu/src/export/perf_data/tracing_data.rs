@@ -13,13 +13,10 @@
 //! kallsyms u32, text   printk u32, text   saved command lines u64, text
 //! ```
 
-use crate::perf::record::{EventKind, Raw, Session};
+use arch::strace::signature;
 
-/// Tracepoint id of `raw_syscalls:sys_exit`. Ids are numbered at the boot of a
-/// kernel; the modelled kernel's never change.
-pub const SYS_EXIT_ID: u16 = 385;
-/// Tracepoint id of `raw_syscalls:sys_enter`.
-pub const SYS_ENTER_ID: u16 = 386;
+use super::formats::{self, Format};
+use crate::perf::record::{EventKind, Raw, Session};
 
 /// `events/header_page` of tracefs: the head of a ring-buffer page.
 const HEADER_PAGE: &str = "\
@@ -42,35 +39,16 @@ const HEADER_EVENT: &str = "\
 \tdata max type_len  == 28
 ";
 
-/// The fields that every tracepoint starts with (`struct trace_entry`).
-const COMMON_FIELDS: &str = "\
-\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
-\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
-\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
-\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
-
-\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;
-";
-
-const SYS_ENTER_FIELDS: &str = "\tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n";
-const SYS_ENTER_PRINT: &str = "\"NR %ld (%lx, %lx, %lx, %lx, %lx, %lx)\", REC->id, \
-    REC->args[0], REC->args[1], REC->args[2], REC->args[3], REC->args[4], REC->args[5]";
-const SYS_EXIT_FIELDS: &str = "\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n";
-const SYS_EXIT_PRINT: &str = "\"NR %ld = %ld\", REC->id, REC->ret";
-
 /// `common_preempt_count` inside a tracepoint: its handler disables preemption.
 const PREEMPT_COUNT: u8 = 1;
 
 /// The section for the tracepoints of `session`, or `None` without any.
 pub fn section(session: &Session) -> Option<Vec<u8>> {
-    let has = |kind| session.events.iter().any(|e| e.kind == kind);
-    let mut formats = Vec::new();
-    if has(EventKind::SysExit) {
-        formats.push(format("sys_exit", SYS_EXIT_ID, SYS_EXIT_FIELDS, SYS_EXIT_PRINT));
-    }
-    if has(EventKind::SysEnter) {
-        formats.push(format("sys_enter", SYS_ENTER_ID, SYS_ENTER_FIELDS, SYS_ENTER_PRINT));
-    }
+    let mut formats: Vec<Format> =
+        session.events.iter().filter_map(|e| formats::of(e.kind)).collect();
+    // By system; in one, by id, as the kernel has them.
+    formats.sort_by(|a, b| (a.system, a.id).cmp(&(b.system, b.id)));
+    formats.dedup();
     if formats.is_empty() {
         return None;
     }
@@ -85,21 +63,20 @@ pub fn section(session: &Session) -> Option<Vec<u8>> {
     b.extend(b"header_event\0");
     push_text(&mut b, HEADER_EVENT);
     b.extend(0u32.to_le_bytes()); // ftrace's own events
-    b.extend(1u32.to_le_bytes()); // systems
-    b.extend(b"raw_syscalls\0");
-    b.extend((formats.len() as u32).to_le_bytes());
-    for text in &formats {
-        push_text(&mut b, text);
+    let systems: Vec<&[Format]> = formats.chunk_by(|a, b| a.system == b.system).collect();
+    b.extend((systems.len() as u32).to_le_bytes());
+    for formats in systems {
+        b.extend(formats[0].system.as_bytes());
+        b.push(0);
+        b.extend((formats.len() as u32).to_le_bytes());
+        for format in formats {
+            push_text(&mut b, &format.text());
+        }
     }
     b.extend(0u32.to_le_bytes()); // kallsyms
     b.extend(0u32.to_le_bytes()); // printk formats
     b.extend(0u64.to_le_bytes()); // saved command lines
     Some(b)
-}
-
-/// One tracepoint's `format` file of tracefs.
-fn format(name: &str, id: u16, fields: &str, print: &str) -> String {
-    format!("name: {name}\nID: {id}\nformat:\n{COMMON_FIELDS}{fields}\nprint fmt: {print}\n")
 }
 
 fn push_text(b: &mut Vec<u8>, text: &str) {
@@ -109,24 +86,71 @@ fn push_text(b: &mut Vec<u8>, text: &str) {
 
 /// The bytes of a tracepoint sample that the format texts describe.
 pub fn payload(raw: &Raw, tid: u32) -> Vec<u8> {
+    let id = formats::id(kind_of(raw)).unwrap_or_default();
     let mut b = Vec::with_capacity(64);
-    let mut head = |id: u16, number: i64| {
-        b.extend(id.to_le_bytes());
-        b.extend([0, PREEMPT_COUNT]); // common_flags, common_preempt_count
-        b.extend(tid.to_le_bytes());
-        b.extend(number.to_le_bytes());
-    };
+    b.extend(id.to_le_bytes());
+    b.extend([0, PREEMPT_COUNT]); // common_flags, common_preempt_count
+    b.extend(tid.to_le_bytes());
+    push_fields(&mut b, raw);
+    b
+}
+
+/// The event whose samples have this payload.
+const fn kind_of(raw: &Raw) -> EventKind {
     match raw {
-        Raw::SysEnter { id, args } => {
-            head(SYS_ENTER_ID, *id);
-            b.extend(args.iter().flat_map(|a| a.to_le_bytes()));
+        Raw::SysEnter { .. } => EventKind::SysEnter,
+        Raw::SysExit { .. } => EventKind::SysExit,
+        Raw::SysEnterOf { call, .. } => EventKind::SysEnterOf(*call),
+        Raw::SysExitOf { call, .. } => EventKind::SysExitOf(*call),
+        Raw::SignalGenerate { .. } => EventKind::SignalGenerate,
+        Raw::SignalDeliver { .. } => EventKind::SignalDeliver,
+        Raw::ProcessExit { .. } => EventKind::ProcessExit,
+    }
+}
+
+/// The tracepoint's own fields.
+fn push_fields(b: &mut Vec<u8>, raw: &Raw) {
+    match raw {
+        Raw::SysEnter { id, args } => push_words(b, [*id as u64].iter().chain(args)),
+        Raw::SysExit { id, ret } => push_words(b, &[*id as u64, *ret as u64]),
+        Raw::SysEnterOf { call, nr, args } => {
+            push_ints(b, &[*nr, 0]);
+            push_words(b, args.iter().take(signature(*call).args.len()));
         }
-        Raw::SysExit { id, ret } => {
-            head(SYS_EXIT_ID, *id);
-            b.extend(ret.to_le_bytes());
+        Raw::SysExitOf { nr, ret, .. } => {
+            push_ints(b, &[*nr, 0]);
+            push_words(b, &[*ret as u64]);
+        }
+        Raw::SignalGenerate { signal, errno, code, comm, pid, group, result } => {
+            push_ints(b, &[*signal, *errno, *code]);
+            push_comm(b, comm);
+            push_ints(b, &[*pid as i32, i32::from(*group), *result as i32]);
+        }
+        Raw::SignalDeliver { signal, errno, code, handler, flags } => {
+            push_ints(b, &[*signal, *errno, *code, 0]);
+            push_words(b, &[*handler, *flags]);
+        }
+        Raw::ProcessExit { comm, pid, prio, group_dead } => {
+            push_comm(b, comm);
+            push_ints(b, &[*pid as i32, *prio, i32::from(*group_dead)]);
         }
     }
-    b
+}
+
+fn push_words<'a>(b: &mut Vec<u8>, words: impl IntoIterator<Item = &'a u64>) {
+    b.extend(words.into_iter().flat_map(|word| word.to_le_bytes()));
+}
+
+fn push_ints(b: &mut Vec<u8>, ints: &[i32]) {
+    b.extend(ints.iter().flat_map(|int| int.to_le_bytes()));
+}
+
+/// `char comm[16]`: cut, and ended by a NUL.
+fn push_comm(b: &mut Vec<u8>, comm: &str) {
+    let mut field = [0; 16];
+    let len = comm.len().min(field.len() - 1);
+    field[..len].copy_from_slice(&comm.as_bytes()[..len]);
+    b.extend(field);
 }
 
 #[cfg(test)]
@@ -134,7 +158,8 @@ pub fn payload(raw: &Raw, tid: u32) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::export::testing::{event, session};
-    use arch::Arch;
+    use crate::perf::record::Generated;
+    use arch::{Arch, Sysno};
 
     #[test]
     fn no_tracepoint_no_section() {
@@ -163,5 +188,20 @@ mod tests {
         let exit = payload(&Raw::SysExit { id: -1, ret: -2 }, 1);
         assert_eq!(exit.len(), 24);
         assert_eq!(exit[8..16], [0xff; 8]);
+        let call = Sysno::Getpid;
+        assert_eq!(payload(&Raw::SysEnterOf { call, nr: 39, args: [9; 6] }, 1).len(), 16);
+        assert_eq!(payload(&Raw::SysExitOf { call, nr: 39, ret: 1 }, 1)[16..], 1u64.to_le_bytes());
+        let (signal, errno, code) = (10, 0, -6);
+        let comm = "a-name-of-sixteen".to_owned();
+        let result = Generated::Ignored;
+        let raw = Raw::SignalGenerate { signal, errno, code, comm, pid: 7, group: true, result };
+        let generate = payload(&raw, 1);
+        assert_eq!((generate.len(), &generate[34..36]), (48, &b"e\0"[..]));
+        assert_eq!(generate[36..], [7, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
+        let deliver = payload(&Raw::SignalDeliver { signal, errno, code, handler: 5, flags: 6 }, 1);
+        assert_eq!((deliver.len(), deliver[24], deliver[32]), (40, 5, 6));
+        let comm = "x".to_owned();
+        let exit = payload(&Raw::ProcessExit { comm, pid: 7, prio: 120, group_dead: true }, 1);
+        assert_eq!((exit.len(), exit[24], exit[28], exit[32]), (36, 7, 120, 1));
     }
 }

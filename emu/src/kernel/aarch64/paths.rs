@@ -105,7 +105,7 @@ pub const fn is_tail_call(_sysno: Sysno) -> bool {
 pub const fn inner(sysno: Sysno) -> &'static [Named] {
     match sysno {
         Sysno::Mmap => &[VmMmap, DoMmap, MmapRegion, InnerMmapRegion],
-        Sysno::Tkill | Sysno::Tgkill => &[SendSpecific, SendSignal],
+        Sysno::Tkill | Sysno::Tgkill => &[SendSpecific, SendSignal, InnerSendSignal],
         _ => paths::inner(sysno),
     }
 }

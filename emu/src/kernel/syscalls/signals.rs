@@ -198,8 +198,7 @@ fn queue(s: &mut State, target: Target, pid: i32, value: u64, info: u64) -> SysR
         return Err(Errno::ESRCH);
     }
     if let Some(signal) = signal {
-        s.task.signals.send(SigInfo::from_user(signal, &bytes), target);
-        signal::settle(s);
+        signal::send(s, SigInfo::from_user(signal, &bytes), target);
     }
     Ok(0)
 }
@@ -240,7 +239,7 @@ pub fn rt_sigreturn(s: &mut State) -> Outcome {
                 observer.sigreturn(&restored.regs, return_address);
             }
         }
-        Err(_) => s.task.signals.force(SigInfo::kernel(Signal::SIGSEGV)),
+        Err(_) => signal::force_again(s, SigInfo::kernel(Signal::SIGSEGV)),
     }
     signal::settle(s);
     Outcome::Keep

@@ -7,6 +7,7 @@ use super::{Outcome, SysResult, encode};
 use crate::kernel::symbols::Named;
 use crate::kernel::{Kernel, Point, State};
 use crate::perf::record::{EventKind, Time};
+use crate::perf::session::Perf;
 
 const NANOS: u64 = 1_000_000_000;
 const TIMER_ABSTIME: u64 = 1;
@@ -150,8 +151,12 @@ impl State {
         self.cpu.clock += idle;
         self.task.slept += idle;
         let now = self.cpu.clock;
-        for (deadline, counter) in self.perf.deadlines.iter_mut().zip(&self.perf.counters) {
-            if *deadline != Time::MAX && *deadline < now {
+        let Perf { session, counters, deadlines, .. } = &mut self.perf;
+        for ((event, counter), deadline) in session.events.iter().zip(counters).zip(deadlines) {
+            if event.kind == EventKind::TaskClock {
+                // The task's time stands still.
+                *deadline = deadline.saturating_add(idle);
+            } else if *deadline != Time::MAX && *deadline < now {
                 let step = counter.period.max(10_000);
                 *deadline += (now - *deadline).div_ceil(step) * step;
             }

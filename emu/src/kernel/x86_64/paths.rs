@@ -105,7 +105,9 @@ pub const fn is_tail_call(sysno: Sysno) -> bool {
 pub const fn inner(sysno: Sysno) -> &'static [Named] {
     match sysno {
         Sysno::Mmap => &[VmMmap, DoMmap, InnerMmapRegion],
-        Sysno::Tkill | Sysno::Tgkill => &[DoTkill, SendSpecific, SendSigInfo, SendSignal],
+        Sysno::Tkill | Sysno::Tgkill => {
+            &[DoTkill, SendSpecific, SendSigInfo, SendSignal, InnerSendSignal]
+        }
         _ => paths::inner(sysno),
     }
 }

@@ -62,6 +62,8 @@ pub fn emulate_with<T>(
         rate: Rate::Period(period),
         explicit: true,
         callchain: true,
+        exclude_callchain_user: false,
+        exclude_callchain_kernel: false,
         defer: false,
         max_stack: 0,
     };

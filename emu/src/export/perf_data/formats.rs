@@ -1,0 +1,203 @@
+//! The format of each tracepoint, as tracefs shows it (`events/SYSTEM/NAME/format`).
+//!
+//! Fields and print formats are those of Linux 7.3. Arguments of system calls have the names
+//! of the manual pages and one of four C types, where the kernel has those of its own sources.
+
+use arch::Sysno;
+use arch::strace::{ArgKind, signature};
+
+use crate::perf::record::EventKind;
+
+/// Ids are numbered at the boot of a kernel; the modelled kernel's never change.
+const SIGNAL_DELIVER_ID: u16 = 192;
+const SIGNAL_GENERATE_ID: u16 = 193;
+const PROCESS_EXIT_ID: u16 = 320;
+const SYS_EXIT_ID: u16 = 385;
+const SYS_ENTER_ID: u16 = 386;
+/// The first of those of the system calls, two for each: exit, enter.
+const SYSCALLS_ID: u16 = 1000;
+
+/// The fields that every tracepoint starts with (`struct trace_entry`).
+const COMMON_FIELDS: &str = "\
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
+\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+";
+
+/// A tracepoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Its group.
+    pub system: &'static str,
+    /// Its name.
+    pub name: String,
+    /// `perf_event_attr.config`, and `common_type` of a payload.
+    pub id: u16,
+    /// The text of its own fields.
+    fields: String,
+    /// How a reader prints them.
+    print: String,
+}
+
+impl Format {
+    fn new(system: &'static str, name: impl Into<String>, id: u16) -> Format {
+        let (fields, print) = Default::default();
+        Format { system, name: name.into(), id, fields, print }
+    }
+
+    fn field(mut self, what: &str, offset: usize, size: usize, signed: bool) -> Format {
+        let signed = u8::from(signed);
+        self.fields +=
+            &format!("\tfield:{what};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n");
+        self
+    }
+
+    fn print(mut self, text: impl Into<String>) -> Format {
+        self.print = text.into();
+        self
+    }
+
+    /// The `format` file.
+    pub fn text(&self) -> String {
+        let Format { name, id, fields, print, .. } = self;
+        format!("name: {name}\nID: {id}\nformat:\n{COMMON_FIELDS}{fields}\nprint fmt: {print}\n")
+    }
+}
+
+/// The id of a tracepoint, `None` for other events.
+pub const fn id(kind: EventKind) -> Option<u16> {
+    Some(match kind {
+        EventKind::SysEnter => SYS_ENTER_ID,
+        EventKind::SysExit => SYS_EXIT_ID,
+        EventKind::SysEnterOf(call) => SYSCALLS_ID + 2 * call as u16 + 1,
+        EventKind::SysExitOf(call) => SYSCALLS_ID + 2 * call as u16,
+        EventKind::SignalGenerate => SIGNAL_GENERATE_ID,
+        EventKind::SignalDeliver => SIGNAL_DELIVER_ID,
+        EventKind::ProcessExit => PROCESS_EXIT_ID,
+        _ => return None,
+    })
+}
+
+/// The format of a tracepoint, `None` for other events.
+pub fn of(kind: EventKind) -> Option<Format> {
+    let id = id(kind)?;
+    let raw = |name| Format::new("raw_syscalls", name, id).field("long id", 8, 8, true);
+    let call = |name| Format::new("syscalls", name, id).field("int __syscall_nr", 8, 4, true);
+    Some(match kind {
+        EventKind::SysEnter => {
+            raw("sys_enter").field("unsigned long args[6]", 16, 48, false).print(
+                "\"NR %ld (%lx, %lx, %lx, %lx, %lx, %lx)\", REC->id, REC->args[0], REC->args[1], \
+             REC->args[2], REC->args[3], REC->args[4], REC->args[5]",
+            )
+        }
+        EventKind::SysExit => raw("sys_exit")
+            .field("long ret", 16, 8, true)
+            .print("\"NR %ld = %ld\", REC->id, REC->ret"),
+        EventKind::SysEnterOf(sysno) => arguments(call(format!("sys_enter_{sysno}")), sysno),
+        EventKind::SysExitOf(sysno) => call(format!("sys_exit_{sysno}"))
+            .field("long ret", 16, 8, true)
+            .print("\"0x%lx\", REC->ret"),
+        EventKind::SignalGenerate => signal("signal_generate", id)
+            .field("char comm[16]", 20, 16, false)
+            .field("pid_t pid", 36, 4, true)
+            .field("int group", 40, 4, true)
+            .field("int result", 44, 4, true)
+            .print(
+                "\"sig=%d errno=%d code=%d comm=%s pid=%d grp=%d res=%d\", REC->sig, REC->errno, \
+                 REC->code, REC->comm, REC->pid, REC->group, REC->result",
+            ),
+        EventKind::SignalDeliver => signal("signal_deliver", id)
+            .field("unsigned long sa_handler", 24, 8, false)
+            .field("unsigned long sa_flags", 32, 8, false)
+            .print(
+                "\"sig=%d errno=%d code=%d sa_handler=%lx sa_flags=%lx\", REC->sig, REC->errno, \
+                 REC->code, REC->sa_handler, REC->sa_flags",
+            ),
+        EventKind::ProcessExit => Format::new("sched", "sched_process_exit", id)
+            .field("char comm[16]", 8, 16, false)
+            .field("pid_t pid", 24, 4, true)
+            .field("int prio", 28, 4, true)
+            .field("bool group_dead", 32, 1, false)
+            .print(
+                "\"comm=%s pid=%d prio=%d group_dead=%s\", REC->comm, REC->pid, REC->prio, \
+                 REC->group_dead ? \"true\" : \"false\"",
+            ),
+        _ => return None,
+    })
+}
+
+/// What the two tracepoints of signals begin with.
+fn signal(name: &str, id: u16) -> Format {
+    Format::new("signal", name, id)
+        .field("int sig", 8, 4, true)
+        .field("int errno", 12, 4, true)
+        .field("int code", 16, 4, true)
+}
+
+/// The arguments of a system call, a word each.
+fn arguments(mut format: Format, call: Sysno) -> Format {
+    let (mut shown, mut values) = (Vec::new(), String::new());
+    for (at, (name, kind)) in (16..).step_by(8).zip(signature(call).args) {
+        format = format.field(&format!("{} {name}", c_type(*kind)), at, 8, false);
+        shown.push(format!("{name}: 0x%08lx"));
+        values += &format!(", ((unsigned long)(REC->{name}))");
+    }
+    format.print(format!("\"{}\"{values}", shown.join(", ")))
+}
+
+const fn c_type(kind: ArgKind) -> &'static str {
+    match kind {
+        ArgKind::Int | ArgKind::Fd | ArgKind::DirFd | ArgKind::Signal | ArgKind::Flags(_) => "int",
+        ArgKind::Uint | ArgKind::Mode => "unsigned int",
+        ArgKind::Path | ArgKind::Str => "const char *",
+        _ => "unsigned long",
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn all() -> Vec<EventKind> {
+        let calls = Sysno::ALL.iter();
+        let calls = calls.flat_map(|&s| [EventKind::SysEnterOf(s), EventKind::SysExitOf(s)]);
+        let others = [
+            EventKind::SysEnter,
+            EventKind::SysExit,
+            EventKind::SignalGenerate,
+            EventKind::SignalDeliver,
+            EventKind::ProcessExit,
+        ];
+        others.into_iter().chain(calls).collect()
+    }
+
+    #[test]
+    fn every_tracepoint_has_a_format_and_an_id_of_its_own() {
+        let formats: Vec<Format> = all().into_iter().map(|kind| of(kind).unwrap()).collect();
+        let ids: BTreeSet<u16> = formats.iter().map(|f| f.id).collect();
+        let names: BTreeSet<_> = formats.iter().map(|f| (f.system, &f.name)).collect();
+        assert_eq!((ids.len(), names.len()), (formats.len(), formats.len()));
+        assert!(of(EventKind::Cycles).is_none() && of(EventKind::TaskClock).is_none());
+    }
+
+    /// As the kernel gives them.
+    #[test]
+    fn the_texts_of_system_calls() {
+        let getpid = of(EventKind::SysEnterOf(Sysno::Getpid)).unwrap().text();
+        let head = "name: sys_enter_getpid\nID: ";
+        assert!(getpid.starts_with(head), "{getpid}");
+        let end =
+            "\n\n\tfield:int __syscall_nr;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
+        assert!(getpid.ends_with(end), "{getpid}");
+        let lseek = of(EventKind::SysEnterOf(Sysno::Munmap)).unwrap().text();
+        let end = "\tfield:unsigned long addr;\toffset:16;\tsize:8;\tsigned:0;\n\
+            \tfield:unsigned long length;\toffset:24;\tsize:8;\tsigned:0;\n\n\
+            print fmt: \"addr: 0x%08lx, length: 0x%08lx\", ((unsigned long)(REC->addr)), \
+            ((unsigned long)(REC->length))\n";
+        assert!(lseek.ends_with(end), "{lseek}");
+    }
+}

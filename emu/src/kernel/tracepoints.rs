@@ -1,0 +1,116 @@
+//! Tracepoints: where they are hit, with which registers and payload.
+//!
+//! ```text
+//! raw_syscalls:sys_enter, sys_exit     trace_syscall_enter, trace_syscall_exit
+//! syscalls:sys_enter_*, sys_exit_*     the same places, but at the user's registers (P-10)
+//! signal:signal_generate               __send_signal_locked; of a trap's signal: its handler
+//! signal:signal_deliver                get_signal
+//! sched:sched_process_exit             do_exit, after PF_EXITING, before the events go
+//! ```
+//!
+//! Events that the same place hits are sampled in the order of the session.
+
+use arch::sigaction::SigAction;
+use arch::siginfo::SigInfo;
+use arch::{Signal, Sysno};
+
+use crate::kernel::State;
+use crate::perf::record::{EventKind, Generated, Raw};
+
+/// `task_struct.prio` at nice 0.
+const DEFAULT_PRIO: i32 = 120;
+
+/// The system call that a number register names: the number is an `int`.
+const NUMBER: u64 = 0xffff_ffff;
+
+impl State {
+    /// Whether a tracepoint at the entry of a system call is wanted.
+    pub fn traces_enter(&self) -> bool {
+        let kind = |k| matches!(k, EventKind::SysEnter | EventKind::SysEnterOf(_));
+        self.perf.session.events.iter().any(|e| kind(e.kind))
+    }
+
+    /// The same of its exit.
+    pub fn traces_exit(&self) -> bool {
+        let kind = |k| matches!(k, EventKind::SysExit | EventKind::SysExitOf(_));
+        self.perf.session.events.iter().any(|e| kind(e.kind))
+    }
+
+    /// System call `nr` begins.
+    pub fn trace_sys_enter(&mut self, nr: u64, args: [u64; 6]) {
+        let regs = self.user_regs();
+        let called = Sysno::from_nr(self.arch, nr & NUMBER);
+        for index in 0..self.perf.session.events.len() {
+            match self.perf.session.events[index].kind {
+                EventKind::SysEnter => {
+                    self.hit(index, None, Some(Raw::SysEnter { id: nr as i64, args }));
+                }
+                EventKind::SysEnterOf(call) if Some(call) == called => {
+                    let raw = Raw::SysEnterOf { call, nr: nr as i32, args };
+                    self.hit(index, Some(&regs), Some(raw));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A system call ends. `nr` is `None` after `rt_sigreturn`, which leaves none behind.
+    pub fn trace_sys_exit(&mut self, nr: Option<u64>) {
+        let regs = self.user_regs();
+        let ret = regs.ret() as i64;
+        let called = nr.and_then(|nr| Sysno::from_nr(self.arch, nr & NUMBER));
+        let id = nr.map_or(-1, |nr| nr as i64);
+        for index in 0..self.perf.session.events.len() {
+            match self.perf.session.events[index].kind {
+                EventKind::SysExit => self.hit(index, None, Some(Raw::SysExit { id, ret })),
+                EventKind::SysExitOf(call) if Some(call) == called => {
+                    let raw = Raw::SysExitOf { call, nr: id as i32, ret };
+                    self.hit(index, Some(&regs), Some(raw));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A signal was sent to the task; `group` says: to its process.
+    pub fn trace_signal_generate(&mut self, info: &SigInfo, group: bool, result: Generated) {
+        if !self.perf.wants(EventKind::SignalGenerate) {
+            return;
+        }
+        let raw = Raw::SignalGenerate {
+            signal: info.signal.number().into(),
+            errno: info.errno,
+            code: info.code,
+            comm: self.task.name(),
+            pid: self.task.tid,
+            group,
+            result,
+        };
+        self.tracepoint(EventKind::SignalGenerate, raw);
+    }
+
+    /// A signal was taken to be delivered. That of SIGKILL is not looked at.
+    pub fn trace_signal_deliver(&mut self, info: &SigInfo, action: SigAction) {
+        if !self.perf.wants(EventKind::SignalDeliver) {
+            return;
+        }
+        let (errno, code) = match info.signal {
+            Signal::SIGKILL => (0, 0),
+            _ => (info.errno, info.code),
+        };
+        let signal = info.signal.number().into();
+        let (handler, flags) = (action.handler, action.flags);
+        let raw = Raw::SignalDeliver { signal, errno, code, handler, flags };
+        self.tracepoint(EventKind::SignalDeliver, raw);
+    }
+
+    /// The task ends.
+    pub fn trace_process_exit(&mut self) {
+        if !self.perf.wants(EventKind::ProcessExit) {
+            return;
+        }
+        let (comm, pid) = (self.task.name(), self.task.tid);
+        let raw = Raw::ProcessExit { comm, pid, prio: DEFAULT_PRIO, group_dead: true };
+        self.tracepoint(EventKind::ProcessExit, raw);
+    }
+}

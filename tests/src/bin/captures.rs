@@ -1,0 +1,33 @@
+//! Writes the texts of `tests/golden/defer` from the recordings themselves.
+//!
+//! ```text
+//! captures DIR      DIR holds NAME.data and kernel-symbols.txt (lines of /proc/kallsyms)
+//! ```
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+use tests::captures::CAPTURES;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let dir = std::env::args_os().nth(1).ok_or("which directory has the recordings?")?;
+    let dir = Path::new(&dir);
+    let kernel = symbols(&std::fs::read_to_string(dir.join("kernel-symbols.txt"))?);
+    for capture in CAPTURES {
+        let bytes = std::fs::read(dir.join(capture.name).with_extension("data"))?;
+        let file = tests::root().join("tests/golden/defer").join(capture.name);
+        std::fs::write(file.with_extension("txt"), capture.text(&bytes, kernel.clone()))?;
+    }
+    Ok(())
+}
+
+/// The functions by address.
+fn symbols(kallsyms: &str) -> BTreeMap<u64, String> {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some((address, words.nth(1)?.to_owned()))
+    };
+    kallsyms.lines().filter_map(line).collect()
+}
