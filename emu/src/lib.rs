@@ -24,4 +24,5 @@ pub mod mem;
 pub mod perf;
 pub mod show;
 pub mod symbols;
+pub mod timeline;
 pub mod truth;

@@ -20,6 +20,7 @@
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
 //! * [`sampling`]: overflows become samples; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
+//! * [`observer`], [`timeline`]: who looks over its shoulder.
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
 //! * [`paths`]: which functions a path goes through, and where its steps are.
 //! * `x86_64`, `aarch64`: the order of saved registers and the call paths.
@@ -47,6 +48,7 @@ pub mod symbols;
 pub mod syscalls;
 pub mod task;
 pub mod task_work;
+pub mod timeline;
 pub mod unwind;
 pub mod user;
 pub mod vfs;

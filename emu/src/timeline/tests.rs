@@ -1,0 +1,1 @@
+//! What a machine of its own tells.
