@@ -47,7 +47,8 @@ pub fn time_of(record: &Record) -> u64 {
         Record::Comm { time, .. }
         | Record::Mmap2 { time, .. }
         | Record::Fork { time, .. }
-        | Record::Exit { time, .. } => *time,
+        | Record::Exit { time, .. }
+        | Record::CallchainDeferred { time, .. } => *time,
         Record::Sample(s) => s.time,
     }
 }

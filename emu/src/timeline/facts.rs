@@ -86,7 +86,7 @@ impl TaskFacts {
             all.push(format!("mask {}", bits(now.mask)));
         }
         if self.id != now.id {
-            all.push(format!("id {:#x}", now.id));
+            all.push(if now.id == 0 { "id 0".to_owned() } else { format!("id {:#x}", now.id) });
         }
         if self.pending != now.pending {
             all.push(if now.pending { "pending" } else { "not pending" }.to_owned());
@@ -115,7 +115,10 @@ impl TaskFacts {
                 0 => "cache empty".to_owned(),
                 n => format!("cache: {}", counted(n as u64, "address")),
             }),
-            Some((_, old)) if old != completed => all.push(format!("served {}", bits(completed))),
+            Some((_, old)) if old != completed => all.push(match completed {
+                0 => "served nobody".to_owned(),
+                served => format!("served {}", bits(served)),
+            }),
             Some(_) => {}
         }
     }

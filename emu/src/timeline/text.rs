@@ -22,7 +22,7 @@ impl Writer for Text {
         let step = "step";
         writeln!(
             out,
-            "{:>7}  {:>13}  {:>3}  {:>5}  {step:STEP$}  what happens",
+            "{:>7}  {:>13}  {:>3}  {:>5}  {step:STEP$}  what happens  [what changes]",
             "event", "time, ns", "cpu", "task"
         )
     }

@@ -2,7 +2,7 @@
 
 use arch::syscalls::Sysno;
 
-use crate::kernel::symbols::{Function, SIZE, text_base};
+use crate::kernel::symbols::{Function, Named, SIZE, text_base};
 use crate::kernel::unwind::{PERF, Requested, Tracer, WorkId};
 use crate::kernel::{Point, State};
 use crate::perf::record::{Record, Sample, context};
@@ -64,9 +64,8 @@ impl Told<'_> {
                 format!("{handler} interrupts {hit}")
             }
             Point::IrqReturn => format!("{} goes on", self.function(0)?),
-            Point::NmiEnter => "counted in".to_owned(),
-            Point::NmiExit | Point::IrqExit => "counted out".to_owned(),
-            Point::IrqEnter => "counted in".to_owned(),
+            Point::NmiEnter | Point::IrqEnter => "the interrupt is counted in".to_owned(),
+            Point::NmiExit | Point::IrqExit => "the interrupt is counted out".to_owned(),
             Point::IrqWorkRun => {
                 "raised work is done: nothing but this interrupt was wanted".to_owned()
             }
@@ -92,6 +91,7 @@ impl Told<'_> {
                 }
             }
             Point::ExitX2 => "the exit loop begins a pass".to_owned(),
+            Point::ExitSignal => self.signal()?,
             Point::ExitResume => "resume work".to_owned(),
             Point::ExitX5 if self.new.task.mask == 0 => {
                 "unwind state reset: R1, nothing to do".to_owned()
@@ -107,6 +107,23 @@ impl Told<'_> {
                 _ => "a stack is pending: captured while there is memory".to_owned(),
             },
             _ => return None,
+        })
+    }
+
+    /// A signal is taken, then its frame is built.
+    fn signal(&self) -> Option<String> {
+        let task = &self.state.task;
+        Some(match (&task.caught, &task.ending) {
+            (Some(info), _) => format!("{} is taken: it has a handler", info.signal),
+            (None, Some(_)) => "the signal has no handler: the task dies of it".to_owned(),
+            (None, None)
+                if self.function(0)? == Function::from(Named::GetSignal).name(self.state.arch) =>
+            {
+                "no signal has a handler".to_owned()
+            }
+            (None, None) => {
+                format!("its frame is on the user stack; user code will be at {}", self.user_pc())
+            }
         })
     }
 
@@ -130,6 +147,16 @@ impl Told<'_> {
                 3 => "refused in NMI".to_owned(),
                 _ => "not in NMI".to_owned(),
             },
+            Point::TimestampRequest5 if self.old.task.id == task.id => {
+                "the task has a timestamp".to_owned()
+            }
+            Point::TimestampRequest5 => "the clock's value is the timestamp".to_owned(),
+            Point::TimestampRequest6 | Point::CookieRequest6 => match task.pending {
+                true => "pending already".to_owned(),
+                false => "not pending yet".to_owned(),
+            },
+            Point::WorkRequest3 if self.old.task.works == task.works => "queued already".to_owned(),
+            Point::WorkRequest3 => "the work's item goes on the task's list".to_owned(),
             Point::RequestQ4 => "the bit of the one who asks".to_owned(),
             Point::RequestQ8 => format!("mask read: {}", bits(task.mask)),
             Point::RequestQ9 => "PENDING and the bit into the mask".to_owned(),
@@ -155,6 +182,12 @@ impl Told<'_> {
             Point::ResetR2 => "nothing is pending".to_owned(),
             Point::ResetR3 if task.mask != 0 => "the mask has changed: again".to_owned(),
             Point::ResetR3 => "the mask is cleared".to_owned(),
+            Point::ResetR4 if task.mask & 1 != 0 => {
+                "the id is cleared although a stack is pending: it loses its cookie".to_owned()
+            }
+            Point::ResetR4 => "the id is cleared".to_owned(),
+            Point::ResetR6 => "nobody was served".to_owned(),
+            Point::TimestampRequest8 | Point::CookieRequest8 => "interrupts as before".to_owned(),
             Point::CallbackLog => {
                 let call = self.state.unwind.calls.last()?;
                 let (who, stack) = (tracer(self.state, call.work), stack(&call.trace));
