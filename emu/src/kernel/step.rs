@@ -66,7 +66,7 @@ impl Kernel {
         let result = f(state);
         state.end_step(point);
         if state.timeline.is_some() {
-            state.tell(|timeline, s| timeline.step(s, point, began));
+            state.tell_step(point, began);
         }
         result
     }

@@ -21,6 +21,12 @@ pub trait Timeline: std::fmt::Debug {
 }
 
 impl State {
+    /// Tells of a step; out of line, since every step is a place that calls it.
+    #[cold]
+    pub fn tell_step(&mut self, point: Point, began: Time) {
+        self.tell(|timeline, s| timeline.step(s, point, began));
+    }
+
     /// Tells the timeline, if there is one.
     pub fn tell(&mut self, tell: impl FnOnce(&mut dyn Timeline, &State)) {
         if let Some(mut timeline) = self.timeline.take() {

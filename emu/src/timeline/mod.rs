@@ -20,9 +20,6 @@ pub mod text;
 pub mod words;
 
 mod teller;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
-mod tests;
 
 use std::cell::RefCell;
 use std::io::{self, Write};

@@ -1,1 +1,0 @@
-//! What a machine of its own tells.
