@@ -82,7 +82,7 @@ fn a_range_is_a_part_of_the_whole() {
 /// next entry with the next cookie.
 const WORKED: [(&str, &str); 26] = [
     ("entry.N1", "user registers saved"),
-    ("│ │ irq.deliver", "asm_exc_nmi interrupts"),
+    ("│ ┌ irq.deliver", "asm_exc_nmi interrupts"),
     ("│ │ unwind.cookie.G1", "no cookie yet"),
     ("│ │ unwind.cookie.G4", "[count of the CPU 3]"),
     ("│ │ unwind.cookie.G5", "[id 0x300000001]"),
@@ -90,7 +90,7 @@ const WORKED: [(&str, &str); 26] = [
     ("│ │ unwind.request.Q11", "[task work: 1 item, NOTIFY_RESUME set, irq_work raised]"),
     ("│ │ unwind.answer", "answered 0, it will be called; cookie 0x300000001"),
     ("│ │ nmi.sample", "user: cookie 0x300000001"),
-    ("│ │ irq.deliver", "asm_sysvec_irq_work interrupts"),
+    ("│ ┌ irq.deliver", "asm_sysvec_irq_work interrupts"),
     ("│ │ irq_work.run", "nothing but this interrupt"),
     ("│ │ unwind.answer", "answered 1, it had asked already; cookie 0x300000001"),
     ("│ │ nmi.sample", "user: cookie 0x300000001"),
@@ -105,7 +105,7 @@ const WORKED: [(&str, &str); 26] = [
     ("│ unwind.reset.R4", "[id 0]"),
     ("│ unwind.reset.R5", "[cache empty]"),
     ("│ unwind.reset.R6", "[served nobody]"),
-    ("│ exit.leave", "back to user mode"),
+    ("└ exit.leave", "back to user mode"),
     ("unwind.answer", "answered 0, it will be called; cookie 0x500000001"),
 ];
 
@@ -195,10 +195,14 @@ fn where_it_goes() {
     let file = dir.join("story");
     let story = file.display().to_string();
     let whole = run(&dir, &[&["--timeline"], &DEFERRED[..]].concat());
-    assert!(whole.stderr.contains("Hello"), "the guest's output gives way: {}", whole.stderr);
+    assert!(
+        whole.stderr.contains("hello from assembly"),
+        "the guest's output gives way: {}",
+        whole.stderr
+    );
     let words = [&["--timeline", "--timeline-output", &story], &DEFERRED[..]].concat();
     let aside = run(&dir, &words);
-    assert!(aside.stdout.contains("Hello"), "{}", aside.stdout);
+    assert!(aside.stdout.contains("hello from assembly"), "{}", aside.stdout);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), whole.stdout);
     let taken = finish(&mut emu(&["run", "-o", "-", "--timeline", "hello"]));
     assert_eq!((taken.status, &*taken.stdout), (125, ""));

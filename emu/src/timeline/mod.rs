@@ -74,6 +74,8 @@ pub struct Line<'a> {
     pub comm: &'a [u8],
     /// 0 user code, 1 the kernel, 2 an interrupt of the kernel, 3 one of that.
     pub depth: usize,
+    /// Whether the depth begins or ends with it.
+    pub edge: Edge,
     /// What it was.
     pub what: What,
     /// In words.
@@ -84,6 +86,17 @@ pub struct Line<'a> {
     pub functions: &'a [Function],
     /// The stack that it asked for, or gave.
     pub cookie: Option<Cookie>,
+}
+
+/// Where a line is in its depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// The first: the kernel is entered, or interrupted.
+    First,
+    /// Between the two.
+    Inner,
+    /// The last.
+    Last,
 }
 
 /// What a line is of.

@@ -1,5 +1,6 @@
 //! Takes the kernel's steps and gives lines to a format.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -12,7 +13,9 @@ use crate::perf::record::Time;
 use crate::timeline::facts::{CpuFacts, Facts, TaskFacts, counted};
 use crate::timeline::range::Range;
 use crate::timeline::words::{self, Told};
-use crate::timeline::{Cookie, Format, Handle, Line, Names, Settings, What, Writer, chrome, text};
+use crate::timeline::{
+    Cookie, Edge, Format, Handle, Line, Names, Settings, What, Writer, chrome, text,
+};
 
 /// See the module.
 pub struct Teller {
@@ -158,6 +161,11 @@ impl Teller {
         let line = Line {
             number,
             depth: before.max(after),
+            edge: match after.cmp(&before) {
+                Ordering::Greater => Edge::First,
+                Ordering::Equal => Edge::Inner,
+                Ordering::Less => Edge::Last,
+            },
             what: if is_call { What::Call(point.name()) } else { What::Step(point.name()) },
             words: told.words(),
             changes: old.changes(&new),
@@ -217,6 +225,7 @@ fn blank(state: &State, began: Time) -> Line<'_> {
         tid: state.task.tid,
         comm: &state.task.comm,
         depth: 0,
+        edge: Edge::Inner,
         what: What::User,
         words: String::new(),
         changes: Vec::new(),

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use crate::timeline::facts::grouped;
-use crate::timeline::{Line, What, Writer};
+use crate::timeline::{Edge, Line, What, Writer};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -34,7 +34,13 @@ impl Writer for Text {
             What::Step(name) | What::Call(name) => name,
             What::Answer(_) => "unwind.answer",
         };
-        let step = format!("{}{name}", "│ ".repeat(line.depth));
+        let bars = match (line.depth, line.edge) {
+            (0, _) => String::new(),
+            (n, Edge::First) => format!("{}┌ ", "│ ".repeat(n - 1)),
+            (n, Edge::Inner) => "│ ".repeat(n),
+            (n, Edge::Last) => format!("{}└ ", "│ ".repeat(n - 1)),
+        };
+        let step = format!("{bars}{name}");
         write!(
             out,
             "{number:>7}  {:>13}  {:>3}  {:>5}  {step:STEP$}  {}",

@@ -157,13 +157,23 @@ impl Told<'_> {
             },
             Point::WorkRequest3 if self.old.task.works == task.works => "queued already".to_owned(),
             Point::WorkRequest3 => "the work's item goes on the task's list".to_owned(),
-            Point::RequestQ4 => "the bit of the one who asks".to_owned(),
+            Point::RequestQ4 => "the bit of the tracer that asks is read".to_owned(),
             Point::RequestQ8 => format!("mask read: {}", bits(task.mask)),
             Point::RequestQ9 => "PENDING and the bit into the mask".to_owned(),
             Point::CookieG1 if task.id as u32 != 0 => "the task has a cookie".to_owned(),
             Point::CookieG1 => "the task has no cookie yet".to_owned(),
-            Point::CookieG3 if self.old.task.id != task.id => "the task takes it".to_owned(),
-            Point::CookieG3 => "somebody else was quicker: theirs is taken".to_owned(),
+            Point::CookieG2 => {
+                let next = cpu.count.wrapping_add(2) | 1;
+                format!("the CPU's count is {}, the next one is {next}", cpu.count)
+            }
+            Point::CookieG3 if self.old.task.id != task.id => {
+                "the task's id gets the count".to_owned()
+            }
+            Point::CookieG3 => "the id has a count already: that one it is".to_owned(),
+            Point::CookieG4 => "the CPU has given that count away".to_owned(),
+            Point::CookieG5 => {
+                "the id gets the CPU's number plus one, and is the cookie".to_owned()
+            }
             Point::CaptureC1 => match self.state.task.has_mm {
                 true => "the task has memory".to_owned(),
                 false => "refused: the task has no memory any more".to_owned(),
@@ -174,6 +184,7 @@ impl Told<'_> {
                 Some((n, _)) if n > 0 => "the cache has this stack: no walk".to_owned(),
                 _ => "nothing cached: a walk".to_owned(),
             },
+            Point::CaptureC6 => "the walk's addresses are in the cache".to_owned(),
             Point::ProcessP1 if task.mask & 1 != 0 => "a stack is pending".to_owned(),
             Point::ProcessP1 => "nothing is pending".to_owned(),
             Point::ProcessP8 => "the next tracer: did it ask?".to_owned(),
