@@ -98,12 +98,10 @@ impl TaskFacts {
                 None => "task work closed".to_owned(),
             });
         }
-        let (old, new) = (names(self.work), names(now.work));
-        for (name, _) in new.iter().zip(old).filter(|(new, old)| new.1 && !old.1).map(|(n, _)| n) {
-            all.push(format!("{name} set"));
-        }
-        for (name, _) in new.iter().zip(old).filter(|(new, old)| !new.1 && old.1).map(|(n, _)| n) {
-            all.push(format!("{name} cleared"));
+        for ((name, was), (_, is)) in names(self.work).into_iter().zip(names(now.work)) {
+            if was != is {
+                all.push(format!("{name} {}", if is { "set" } else { "cleared" }));
+            }
         }
     }
 
@@ -193,10 +191,64 @@ pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_masks_in_words() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([1, 2].map(|n| counted(n, "item")), ["1 item", "2 items"]);
+        assert_eq!([1, 2000].map(|n| counted(n, "address")), ["1 address", "2,000 addresses"]);
+        assert_eq!([0, 0b111, 1 << 63 | 1].map(bits), ["0", "PENDING|USED|perf", "PENDING|bit 63"]);
+    }
+
+    #[test]
+    fn only_what_changed_is_told() {
+        let cpu = CpuFacts { irqs_on: true, level: 0, irq_work: false, count: 0 };
+        let task = TaskFacts {
+            mask: 0,
+            id: 0,
+            pending: false,
+            cache: Some((3, 0b100)),
+            works: Some(1),
+            work: WorkBits { notify_resume: true, ..WorkBits::default() },
+        };
+        let old = Facts { cpu, task, records: 0, calls: 0 };
+        assert_eq!(old.changes(&old), Vec::<String>::new());
+        let new = Facts {
+            cpu: CpuFacts { irqs_on: false, level: 3, irq_work: true, count: 3 },
+            task: TaskFacts {
+                mask: 0b101,
+                id: 3 << 32 | 1,
+                pending: true,
+                cache: Some((0, 0b100)),
+                works: None,
+                work: WorkBits { signal_pending: true, ..WorkBits::default() },
+            },
+            ..old
+        };
+        let told = [
+            "mask PENDING|perf",
+            "id 0x300000001",
+            "pending",
+            "cache empty",
+            "task work closed",
+            "SIGPENDING set",
+            "NOTIFY_RESUME cleared",
+            "interrupts off",
+            "context NMI",
+            "irq_work raised",
+            "count of the CPU 3",
+        ];
+        assert_eq!(old.changes(&new), told);
+    }
 }
