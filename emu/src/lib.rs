@@ -5,11 +5,12 @@
 //! guest ELF ─► loader ─► mem (address space) ─► engine (unicorn) ─┐
 //!                                                                 │ system call, fault, overflow
 //!      kernel: entry ─► system call / fault / IRQ / NMI ─► exit ◄─┘
-//!        └─► perf: overflow ─► callchain ─► record ─► export: perf.data, folded, script
+//!        ├─► perf: overflow ─► callchain ─► record ─► export: perf.data, folded, script
+//!        └─► timeline: every step in words
 //! ```
 //!
 //! One concept a folder; dependencies point downwards in this list:
-//! [`cli`] → [`show`] / [`export`] / [`deferred`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
+//! [`cli`] → [`show`] / [`export`] / [`deferred`] / [`timeline`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
 //! `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
 
 pub mod cli;
@@ -24,4 +25,5 @@ pub mod mem;
 pub mod perf;
 pub mod show;
 pub mod symbols;
+pub mod timeline;
 pub mod truth;

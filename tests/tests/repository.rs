@@ -109,12 +109,12 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     (
         "cli",
         &[
-            "explain", "show", "grade", "truth", "deferred", "export", "symbols", "kernel", "perf",
-            "loader", "mem", "engine",
+            "explain", "show", "grade", "truth", "deferred", "timeline", "export", "symbols",
+            "kernel", "perf", "loader", "mem", "engine",
         ],
     ),
     ("explain", &["grade", "show", "truth", "symbols"]),
@@ -122,6 +122,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("show", &["symbols"]),
     ("truth", &["engine"]),
     ("export", &["symbols", "perf"]),
+    ("timeline", &["kernel", "perf"]),
     ("deferred", &["kernel", "mem", "engine"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),
     ("symbols", &["perf"]),

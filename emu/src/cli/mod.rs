@@ -7,14 +7,15 @@
 //!                  ├─► show ─► columns (stdout)
 //!                  ├─► explain (stdout, or a picture)
 //!                  ├─► merge (a profile)
+//!                  ├─► points (stdout)
 //!                  └─► guests (stdout)
 //! ```
 //!
-//! One file a subcommand ([`run`], [`show`], [`explain`], [`merge`], [`guests`]);
+//! One file a subcommand ([`run`], [`show`], [`explain`], [`merge`], [`guests`], [`points`]);
 //! [`options`] holds the command line, [`output`] the way errors and the profile go out,
 //! [`files`] opens what people name, [`world`] finds the guest.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
-//! [`columns`] lays out code beside unwind rows.
+//! [`timeline`] is the run's story, [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
 
 pub mod check;
@@ -30,10 +31,12 @@ pub mod merge;
 pub mod options;
 pub mod output;
 pub mod place;
+pub mod points;
 pub mod run;
 pub mod show;
 pub mod summary;
 pub mod tally;
+pub mod timeline;
 pub mod world;
 
 use std::ffi::OsString;
@@ -72,6 +75,7 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
         Command::Explain(options) => explain::run(&options),
         Command::Merge(options) => merge::run(&options),
         Command::Guests(options) => guests::run(&options),
+        Command::Points(options) => points::run(&options),
     }
 }
 

@@ -10,6 +10,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::cli::explain::ExplainOptions;
 use crate::cli::merge::MergeOptions;
+use crate::cli::points::PointsOptions;
+use crate::cli::timeline::TimelineOptions;
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
@@ -87,6 +89,8 @@ pub enum Command {
     Merge(MergeOptions),
     /// List the catalogue of guests, or show one of them
     Guests(GuestsOptions),
+    /// List the steps of the modelled kernel, with their rules and costs
+    Points(PointsOptions),
 }
 
 impl Command {
@@ -132,7 +136,8 @@ Examples:
   emu run -e page-faults -c 1 -- ./prog arg   every page fault of a program of your own
   emu run -e cycles:u,branches -c 100k bench  two events with fixed periods
   emu run --format folded -o - demo           folded stacks on standard output
-  emu run -o - bench | perf report -i -       straight into perf"
+  emu run -o - bench | perf report -i -       straight into perf
+  emu run --timeline=1..40 hello              the kernel's first forty events, step by step"
 )]
 pub struct RunOptions {
     /// See [`SamplingOptions`].
@@ -141,6 +146,9 @@ pub struct RunOptions {
     /// See [`OutputOptions`].
     #[command(flatten)]
     pub output: OutputOptions,
+    /// See [`TimelineOptions`].
+    #[command(flatten)]
+    pub timeline: TimelineOptions,
     /// See [`WorldOptions`].
     #[command(flatten)]
     pub world: WorldOptions,

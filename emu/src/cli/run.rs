@@ -37,7 +37,7 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let events =
         options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     let destination = Destination::new(&options.output);
-    let taken = destination == Destination::Stdout;
+    let taken = destination == Destination::Stdout || options.timeline.takes_stdout();
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken: taken };
     let world = setup.build(&options.command)?;
     let mut state = setup.start(&world, options.sampling.pmu_irq, events, cmdline)?;
@@ -62,11 +62,14 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         true => Some(watch(&mut state, &destination)?),
         false => None,
     };
+    let mut images = world::images(state.arch, state.config.vdso, state.vfs.tree.root());
+    let timeline = options.timeline.start(&mut state, &destination, &mut images)?;
     let mut profile = Recorder::open(format, options.sampling.merge, &state, output)?;
     let stop = Stop::on_signals()?;
     let kernel = Kernel::new(state);
     let outcome = run::run(&kernel, &stop.flag, |records| profile.take(records));
     let finished = profile.sink.sink().finish();
+    let told = timeline.map_or(Ok(()), |t| options.timeline.finish(&t));
     let kallsyms = match (format, destination.regular_file()) {
         (Format::PerfData, Some(file)) => {
             kernel.with(|s| kallsyms::write_beside(file, &s.perf.session.kernel_symbols)).map(drop)
@@ -98,6 +101,7 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     }
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
+    told?;
     if let (Some(watch), Some(file)) = (&watch, destination.beside(truth_of)) {
         watch.finish().map_err(|e| truth_failure(&file, &e))?;
     }

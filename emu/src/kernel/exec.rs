@@ -160,6 +160,7 @@ pub fn exec(
         random: SplitMix64(program.seed),
         unsupported: Default::default(),
         observer: None,
+        timeline: None,
         stats: Stats::default(),
     };
     let mut random = [0; 16];

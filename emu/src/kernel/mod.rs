@@ -21,6 +21,7 @@
 //! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
 //! * [`sframe`]: a process's sections, for the deferred unwinder.
+//! * [`observer`], [`timeline`]: who looks over its shoulder.
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
 //! * [`paths`]: which functions a path goes through, and where its steps are.
 //! * `x86_64`, `aarch64`: the order of saved registers and the call paths.
@@ -49,6 +50,7 @@ pub mod symbols;
 pub mod syscalls;
 pub mod task;
 pub mod task_work;
+pub mod timeline;
 pub mod tracepoints;
 pub mod unwind;
 pub mod user;

@@ -84,12 +84,14 @@ fn run_user(state: &mut State) -> Result<Exit, EngineError> {
         state.core.flush_tlb();
     }
     state.core.set_clock(state.cpu.clock);
+    let began = state.cpu.clock;
     let State { core, arena, mm, .. } = state;
     let run = core.run(arena, &mut mm.table, budget)?;
     state.cpu.clock += run.retired;
     state.stats.instructions += run.retired;
     state.stats.branches += run.branches;
     state.perf.count_user(run.retired, run.branches);
+    state.tell(|timeline, s| timeline.user(s, began, run.retired));
     Ok(run.exit)
 }
 

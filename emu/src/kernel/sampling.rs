@@ -64,6 +64,7 @@ pub async fn request(k: &Kernel, event: usize) -> UserPart {
     }
     let design = k.with(|s| s.unwind.design.clone());
     let answer = design.request(k, PERF).await;
+    k.answered(PERF, answer);
     match answer.ret >= 0 && answer.cookie != 0 {
         true => UserPart::Deferred(answer.cookie),
         false => UserPart::Immediate,

@@ -15,6 +15,7 @@ use crate::kernel::observer::Observer;
 use crate::kernel::sampling::Overflow;
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Task;
+use crate::kernel::timeline::Timeline;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
@@ -207,6 +208,8 @@ pub struct State {
     pub stats: Stats,
     /// Who looks over the kernel's shoulder.
     pub observer: Option<Box<dyn Observer>>,
+    /// Who is told of every step.
+    pub timeline: Option<Box<dyn Timeline>>,
 }
 
 /// What happened, for the summary.

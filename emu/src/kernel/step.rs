@@ -61,9 +61,13 @@ impl Kernel {
     /// that was interrupted.
     pub fn last_step<T: Hash>(&self, point: Point, f: impl FnOnce(&mut State) -> T) -> T {
         let state = &mut *self.state.borrow_mut();
+        let began = state.cpu.clock;
         state.begin_step(point);
         let result = f(state);
         state.end_step(point);
+        if state.timeline.is_some() {
+            state.tell_step(point, began);
+        }
         result
     }
 
