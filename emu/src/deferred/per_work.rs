@@ -76,7 +76,8 @@ async fn request(k: &Kernel, work: WorkId) -> Requested {
     if !k.step(Point::WorkRequest1, may).await {
         return Requested::refused(Errno::EINVAL);
     }
-    let irqs_on = k.with(|s| std::mem::replace(&mut s.cpu.irqs_on, false));
+    let off = |s: &mut State| std::mem::replace(&mut s.cpu.irqs_on, false);
+    let irqs_on = k.step(Point::WorkRequest2, off).await;
     let cookie = id::get(k).await;
     let queue = |s: &mut State| {
         let tid = s.task.tid;

@@ -20,7 +20,7 @@ pub async fn do_exit(k: &Kernel) {
     .await;
     k.step(Point::ExitPerf, close_events).await;
     k.step(Point::ExitUnwind, |_| ()).await;
-    let design = k.with(|s| s.unwind.design.clone());
+    let design = k.design();
     design.exit_flush(k).await;
     k.step(Point::ExitMm, |s| s.task.has_mm = false).await;
     k.step(Point::ExitTaskWork, |_| ()).await;

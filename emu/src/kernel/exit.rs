@@ -65,7 +65,7 @@ async fn exit_loop(k: &Kernel, called: Option<Named>) -> Task {
         })
         .await;
     if more {
-        let design = k.with(|s| s.unwind.design.clone());
+        let design = k.design();
         design.reset(k).await;
     }
     k.step(Point::ExitX6, |_| ()).await;

@@ -197,7 +197,7 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
         .await;
     k.enter(functions).await;
     while let Some(index) = next {
-        let user = match k.with(|s| clock_excluded(s, index, &at)) {
+        let user = match k.constant(|s| clock_excluded(s, index, &at)) {
             true => UserPart::Immediate,
             false => sampling::request(k, index).await,
         };

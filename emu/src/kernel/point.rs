@@ -60,6 +60,7 @@ points! {
     ExitUprobe, "exit.X2.iii", 2, "uprobe handling";
     ExitPatch, "exit.X2.iv", 2, "livepatch switch";
     ExitSignal, "exit.X2.v", 120, "signal code";
+    ExitSignalWork, "exit.X2.v.2", 0, "task work is looked for before any signal is taken (the cost is the signal code's)";
     ExitResume, "exit.X2.vi", 12, "resume work: task work";
     ExitArch, "exit.X2.vii", 2, "architecture's work";
     ExitX3, "exit.X3", 6, "interrupts off, work bits read again";
@@ -122,6 +123,8 @@ points! {
     UnwindFlushCancel, "unwind.flush.2", 20, "the queued item is cancelled";
     InitList, "unwind.init.1", 40, "the work is in the list, with its bit";
     InitFunction, "unwind.init.2", 2, "and has its function";
+    CallchainUser, "perf.callchain.user", 2, "whether the task has a user stack to ask for";
+    CallbackCall, "unwind.callback.call", 2, "the work's function is read and called";
     CallbackLog, "unwind.callback.log", 200, "a tracer writes the stack down";
     DeferredOutput, "perf.deferred.output", 250, "the record of a deferred stack is written";
     TimestampRequest2, "unwind_a.request.2", 2, "refused in NMI";
@@ -148,6 +151,7 @@ points! {
     CookieWork7, "unwind_b.work.7", 4, "the next tracer";
     CookieWork8, "unwind_b.work.8", 20, "mutex released";
     WorkRequest1, "unwind_w.request.1", 4, "refused in NMI and for what is no user task";
+    WorkRequest2, "unwind_w.request.2", 2, "interrupts off, then the cookie";
     WorkRequest3, "unwind_w.request.3", 24, "queued already: 1; else the work's item goes on the task's list";
     WorkRequest4, "unwind_w.request.4", 2, "interrupts as before";
     WorkWork1, "unwind_w.work.1", 2, "the item is free";

@@ -59,10 +59,11 @@ pub enum UserPart {
 /// `perf_callchain`: asks for a deferred unwind if the event wants it. A request that is
 /// refused, or answered with cookie 0, leaves the immediate walk.
 pub async fn request(k: &Kernel, event: usize) -> UserPart {
-    if !k.with(|s| s.defers(event)) {
+    let wanted = k.constant(|s| s.wants_deferred(event));
+    if !wanted || !k.step(Point::CallchainUser, |s| s.task.has_mm).await {
         return UserPart::Immediate;
     }
-    let design = k.with(|s| s.unwind.design.clone());
+    let design = k.design();
     let answer = design.request(k, PERF).await;
     k.answered(PERF, answer);
     match answer.ret >= 0 && answer.cookie != 0 {
@@ -80,15 +81,18 @@ pub fn overflow(k: Kernel, o: Overflow) -> Pin<Box<dyn Future<Output = ()>>> {
 }
 
 impl State {
-    /// Whether samples of the event ask for a deferred unwind: an unwinder is built, user
-    /// callchains are wanted, and the task has user memory.
-    pub fn defers(&self, event: usize) -> bool {
+    /// Whether samples of the event ask for a deferred unwind if the task has user memory.
+    fn defers(&self, event: usize) -> bool {
+        self.wants_deferred(event) && self.task.has_mm
+    }
+
+    /// Whether the event's user callchains are wanted, deferred, and an unwinder is built.
+    fn wants_deferred(&self, event: usize) -> bool {
         let event: &Event = &self.perf.session.events[event];
         event.callchain
             && event.defer
             && !event.exclude_callchain_user
             && self.unwind.available(self.arch)
-            && self.task.has_mm
     }
 
     /// An event that is sampled in place happened. `at` is the user context, or `None`

@@ -162,7 +162,7 @@ impl Signals {
 pub async fn deliver(k: &Kernel) -> exit::Task {
     k.enter(&[Named::DoSignal, Named::GetSignal]).await;
     // Task work comes first: an unwind sees the stack before the signal.
-    if k.with(|s| s.task.works.is_pending()) {
+    if k.step(Point::ExitSignalWork, |s| s.task.works.is_pending()).await {
         task_work::run(k).await;
     }
     let (handled, dead) = k

@@ -11,6 +11,7 @@ use arch::Arch;
 
 use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::symbols::{Function, Named};
+use crate::kernel::unwind::Design;
 use crate::kernel::{Point, State, sampling};
 
 /// A handle on the machine, for kernel paths.
@@ -39,6 +40,17 @@ impl Kernel {
     /// Looks at or changes the state outside any path: set-up, user mode, reports.
     pub fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.borrow_mut())
+    }
+
+    /// What never changes in a run: options, attributes of events, the design. A path may know
+    /// it without a step.
+    pub fn constant<T>(&self, f: impl FnOnce(&State) -> T) -> T {
+        f(&self.state.borrow())
+    }
+
+    /// The deferred unwinder's design.
+    pub fn design(&self) -> Rc<dyn Design> {
+        self.constant(|s| s.unwind.design.clone())
     }
 
     /// One indivisible step. The closure cannot await, and what it returns is all that a

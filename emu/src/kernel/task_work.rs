@@ -125,7 +125,7 @@ pub async fn run(k: &Kernel) {
             break;
         }
         for item in items {
-            let design = k.with(|s| s.unwind.design.clone());
+            let design = k.design();
             design.task_work(k, item).await;
         }
     }

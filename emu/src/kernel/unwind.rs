@@ -241,7 +241,8 @@ impl Unwind {
 
 /// Calls a work's callback, if it has one already.
 pub async fn call_back(k: &Kernel, work: WorkId, trace: &[u64], cookie: u64) {
-    let tracer = k.with(|s| s.unwind.works[work.0 as usize].tracer);
+    let function = |s: &mut State| s.unwind.works[work.0 as usize].tracer;
+    let tracer = k.step(Point::CallbackCall, function).await;
     match tracer {
         Some(Tracer::Perf) => perf_callback(k, trace, cookie).await,
         Some(Tracer::Log) => {

@@ -59,8 +59,11 @@ pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
     let outcome = match sysno {
         Sysno::RtSigreturn => k.step(Point::Body, signals::rt_sigreturn).await,
         Sysno::Exit | Sysno::ExitGroup => {
-            k.step(Point::Body, |s| exit(s, args[0])).await;
-            k.with(|s| trace(s, Some(sysno), &args, Outcome::Gone));
+            let exit = |s: &mut State| {
+                exit(s, args[0]);
+                trace(s, Some(sysno), &args, Outcome::Gone);
+            };
+            k.step(Point::Body, exit).await;
             do_exit::do_exit(k).await;
             return Outcome::Gone;
         }
