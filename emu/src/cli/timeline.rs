@@ -29,7 +29,13 @@ pub struct TimelineOptions {
     #[arg(long, requires = "timeline")]
     pub timeline_all: bool,
     /// Format of the timeline: text, or chrome (JSON for ui.perfetto.dev)
-    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "timeline")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        requires = "timeline",
+        hide_possible_values = true
+    )]
     pub timeline_format: TimelineFormat,
     /// Write the timeline to FILE
     #[arg(long, value_name = "FILE", requires = "timeline")]
