@@ -13,8 +13,10 @@ use tests::harness::{Harness, Outcome};
 const GUESTS: [&str; 4] = ["golden-fp", "recursion", "syscalls", "signals"];
 
 /// Deferred stacks by (tid, cookie), with their times.
-fn stacks(outcome: &Outcome) -> BTreeMap<(u32, u64), Vec<(u64, Vec<u64>)>> {
-    let mut stacks: BTreeMap<_, Vec<_>> = BTreeMap::new();
+type Stacks = BTreeMap<(u32, u64), Vec<(u64, Vec<u64>)>>;
+
+fn stacks(outcome: &Outcome) -> Stacks {
+    let mut stacks = Stacks::new();
     for record in &outcome.records {
         if let Record::CallchainDeferred { tid, cookie, time, ips, .. } = record {
             stacks.entry((*tid, *cookie)).or_default().push((*time, ips.clone()));
