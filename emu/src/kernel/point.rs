@@ -60,7 +60,7 @@ points! {
     ExitUprobe, "exit.X2.iii", 2, "uprobe handling";
     ExitPatch, "exit.X2.iv", 2, "livepatch switch";
     ExitSignal, "exit.X2.v", 120, "signal code";
-    ExitSignalWork, "exit.X2.v.2", 0, "task work is looked for before any signal is taken (the cost is the signal code's)";
+    ExitSignalWork, "signal.work", 0, "task work is looked for before any signal is taken (the cost is the signal code's)";
     ExitResume, "exit.X2.vi", 12, "resume work: task work";
     ExitArch, "exit.X2.vii", 2, "architecture's work";
     ExitX3, "exit.X3", 6, "interrupts off, work bits read again";
