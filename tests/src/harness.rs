@@ -257,11 +257,9 @@ impl Harness {
         };
         let config = Config {
             pmu_irq: self.pmu_irq,
-            strict: false,
-            strace: false,
             boot_time: 1_700_000_000_000_000_000,
-            vdso: Default::default(),
             max_instructions: self.max_instructions,
+            ..Config::default()
         };
         let defaults = Defaults {
             rate: self.rate,

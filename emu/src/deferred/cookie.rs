@@ -1,11 +1,13 @@
-//! The cookie patch: as `timestamp`, but a stack is named by a count that each CPU keeps.
+//! The cookie patch: as `timestamp`, but a stack is named by a count that each CPU keeps. At a
+//! task's end nothing is flushed: the task work runs later, when the memory is gone.
 
 use arch::Errno;
 
 use crate::deferred::id;
 use crate::deferred::listed::{self, Points};
+use crate::kernel::step::Path;
 use crate::kernel::task_work::TaskWork;
-use crate::kernel::unwind::{Design, Path, Requested, Tracer, WorkId};
+use crate::kernel::unwind::{Design, Requested, Tracer, WorkId};
 use crate::kernel::{Kernel, Point, State};
 
 /// Entries of its cache page: a header of 8 bytes.
@@ -59,15 +61,6 @@ impl Design for Cookie {
             s.unwind.exit_stores += 1;
         }
         false
-    }
-
-    fn reset<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
-        Box::pin(async {})
-    }
-
-    /// Nothing: the task work runs later, when the memory is gone.
-    fn exit_flush<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
-        Box::pin(async {})
     }
 
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {

@@ -8,9 +8,10 @@ use arch::Errno;
 use unwinder::fp::unwind_user::MAX_ENTRIES;
 
 use crate::deferred::{capture, id};
+use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::{Notify, TaskWork};
-use crate::kernel::unwind::{Design, Path, Requested, Tracer, Work, WorkId, call_back};
+use crate::kernel::unwind::{Design, Requested, Tracer, Work, WorkId, call_back};
 use crate::kernel::{Kernel, Point, State};
 
 /// Task work is queued.

@@ -14,9 +14,10 @@ use arch::Errno;
 use unwinder::fp::unwind_user::MAX_ENTRIES;
 
 use crate::deferred::{capture, id, listed};
+use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::{Notify, TaskWork};
-use crate::kernel::unwind::{Design, Path, Requested, Tracer, WorkId, call_back};
+use crate::kernel::unwind::{Design, Requested, Tracer, WorkId, call_back};
 use crate::kernel::{Kernel, Point, State};
 
 /// See the module.
@@ -47,10 +48,6 @@ impl Design for PerWork {
             s.unwind.exit_stores += 1;
         }
         false
-    }
-
-    fn reset<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
-        Box::pin(async {})
     }
 
     /// What waits is done while there is a stack.

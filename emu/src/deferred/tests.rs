@@ -8,7 +8,7 @@ use arch::Arch;
 
 use crate::deferred::{all, by_name};
 use crate::kernel::exec::{self, Program};
-use crate::kernel::state::{Config, PmuIrq};
+use crate::kernel::state::Config;
 use crate::kernel::symbols::{self, Named};
 use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::{Call, Clock, PERF, Requested, Tracer, Unwind, WorkId};
@@ -33,14 +33,6 @@ impl Machine {
             aslr: None,
             stdout_is_taken: true,
         };
-        let config = Config {
-            pmu_irq: PmuIrq::Nmi,
-            strict: false,
-            strace: false,
-            boot_time: 0,
-            vdso: Default::default(),
-            max_instructions: u64::MAX,
-        };
         let defaults = Defaults {
             rate: Rate::Period(u64::MAX >> 2),
             explicit: true,
@@ -57,7 +49,7 @@ impl Machine {
             cmdline: Vec::new(),
             kernel_symbols: symbols::all(arch),
         };
-        let mut state = exec::exec(&program, config, session).unwrap();
+        let mut state = exec::exec(&program, Config::default(), session).unwrap();
         state.unwind = Unwind::new(by_name(design).unwrap());
         state.perf.records.clear();
         let regs = state.core.regs();

@@ -1,12 +1,15 @@
 //! The timestamp patch: a stack is named by the clock's value at the first request of an entry.
 //!
-//! Two entries of a task within one tick of the clock have one name; 0 looks like none.
+//! Two entries of a task within one tick of the clock have one name; 0 looks like none. At a
+//! task's end nothing is flushed: the task work runs later, when the stack is not walked any
+//! more.
 
 use arch::Errno;
 
 use crate::deferred::listed::{self, Points};
+use crate::kernel::step::Path;
 use crate::kernel::task_work::TaskWork;
-use crate::kernel::unwind::{Design, Path, Requested, Tracer, WorkId};
+use crate::kernel::unwind::{Design, Requested, Tracer, WorkId};
 use crate::kernel::{Kernel, Point, State};
 
 /// Entries of its cache: a header of 8 bytes, 4104 bytes in all.
@@ -61,15 +64,6 @@ impl Design for Timestamp {
         s.task.unwind.id = 0;
         s.unwind.exit_stores += 1;
         false
-    }
-
-    fn reset<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
-        Box::pin(async {})
-    }
-
-    /// Nothing: the task work runs later, when the stack is not walked any more.
-    fn exit_flush<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
-        Box::pin(async {})
     }
 
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {

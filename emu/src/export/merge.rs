@@ -14,6 +14,7 @@
 //! The attributes lose `defer_callchain` and `defer_output`. How chains are merged, and why a
 //! merged one has the marker `USER`: [`crate::perf::merge`].
 
+use super::perf_data::abi::flag;
 use super::perf_read::{Body, PerfFile, ReadError, Record, Trailer, abi};
 use crate::perf::merge::{Merger, Report};
 
@@ -78,7 +79,7 @@ pub fn merge(file: &PerfFile) -> Result<Merged, ReadError> {
         let problem = "nothing but deferred callchains: there is no sample to merge them with";
         return Err(ReadError::new(48, "data section", problem));
     }
-    let flags = abi::flag::DEFER_CALLCHAIN | abi::flag::DEFER_OUTPUT;
+    let flags = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
     Ok(Merged { bytes: file.write(&data, flags), report: merger.report() })
 }
 

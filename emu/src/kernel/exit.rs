@@ -10,20 +10,15 @@ use crate::kernel::{Kernel, Point, State, signal, task_work};
 /// The whole way back, from where all but the first [`EntryPath::exit`] functions of
 /// `path` have returned. Entered with interrupts off.
 pub async fn to_user_mode(k: &Kernel, path: &EntryPath) {
-    match path.exit_loop {
-        ExitLoop::Always(function) => {
-            k.call(function.into()).await;
-            if exit_loop(k, None).await == Task::Gone {
-                return;
-            }
-            k.ret().await;
-        }
-        ExitLoop::IfWork(function) => {
-            if exit_loop(k, Some(function)).await == Task::Gone {
-                return;
-            }
-        }
+    let (always, if_work) = match path.exit_loop {
+        ExitLoop::Always(function) => (Some(function), None),
+        ExitLoop::IfWork(function) => (None, Some(function)),
+    };
+    k.enter(always.as_slice()).await;
+    if exit_loop(k, if_work).await == Task::Gone {
+        return;
     }
+    k.leave(always.as_slice()).await;
     leave(k, path).await;
 }
 
@@ -58,14 +53,8 @@ async fn exit_loop(k: &Kernel, called: Option<Named>) -> Task {
         k.leave(called).await;
     }
     k.step(Point::ExitX4, |s| s.cpu.nmi_masked |= s.arch == Arch::Aarch64).await;
-    let more = k
-        .step(Point::ExitX5, |s| {
-            let design = s.unwind.design.clone();
-            design.begin_reset(s)
-        })
-        .await;
-    if more {
-        let design = k.design();
+    let design = k.design();
+    if k.step(Point::ExitX5, |s| design.begin_reset(s)).await {
         design.reset(k).await;
     }
     k.step(Point::ExitX6, |_| ()).await;

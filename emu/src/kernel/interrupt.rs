@@ -5,15 +5,13 @@
 //! NMI has its own stack. Counters stand still from an overflow's delivery to the return
 //! from it, so that samples do not count themselves.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use arch::Arch;
 
 use crate::kernel::kstack::KernelContext;
 use crate::kernel::paths::{self, NestedPath};
 use crate::kernel::sampling::{self, Interrupted, Overflow, UserPart};
 use crate::kernel::state::{HARDIRQ, NMI, PmuIrq};
+use crate::kernel::step::Path;
 use crate::kernel::symbols::{Function, Named};
 use crate::kernel::{Kernel, Point, State, entry, exit};
 use crate::perf::record::Time;
@@ -31,9 +29,6 @@ pub enum Pending {
     /// The timer fires.
     Timer,
 }
-
-/// A boxed path, for interrupts, which can arrive inside any step.
-type Path = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What comes now, in kernel mode.
 pub fn due(state: &mut State) -> Option<Pending> {
@@ -63,7 +58,7 @@ pub fn due(state: &mut State) -> Option<Pending> {
 }
 
 /// A PMU overflow that hits kernel code.
-pub fn pmu_in_kernel(k: Kernel) -> Path {
+pub fn pmu_in_kernel(k: Kernel) -> Path<'static, ()> {
     Box::pin(async move {
         let path = &paths::of(k.arch()).kernel_pmu;
         let saved = k.step(Point::IrqDeliver, |s| deliver_pmu(s, path)).await;
@@ -130,7 +125,7 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
 }
 
 /// The timer fires in kernel code.
-pub fn timer_in_kernel(k: Kernel) -> Path {
+pub fn timer_in_kernel(k: Kernel) -> Path<'static, ()> {
     Box::pin(async move {
         let path = &paths::of(k.arch()).kernel_timer;
         let saved = k.step(Point::IrqDeliver, |s| deliver(s, path, false)).await;
@@ -153,7 +148,7 @@ pub async fn timer_in_user(k: &Kernel) {
 }
 
 /// The self-interrupt of irq_work arrives in kernel code.
-pub fn irq_work_in_kernel(k: Kernel) -> Path {
+pub fn irq_work_in_kernel(k: Kernel) -> Path<'static, ()> {
     Box::pin(async move {
         let path = &paths::of(k.arch()).kernel_irq_work;
         let saved = k.step(Point::IrqDeliver, |s| deliver(s, path, false)).await;

@@ -8,12 +8,10 @@
 //! another path's step, waits in [`State::overflows`] until that step is over, and is taken in
 //! the same context; without a request it is taken on the spot.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use arch::{Arch, Regs};
 
 use crate::kernel::kstack::KernelContext;
+use crate::kernel::step::Path;
 use crate::kernel::unwind::PERF;
 use crate::kernel::user::Present;
 use crate::kernel::{Kernel, Point, State};
@@ -73,7 +71,7 @@ pub async fn request(k: &Kernel, event: usize) -> UserPart {
 }
 
 /// Takes the overflow of a software event. Boxed: it happens inside any step.
-pub fn overflow(k: Kernel, o: Overflow) -> Pin<Box<dyn Future<Output = ()>>> {
+pub fn overflow(k: Kernel, o: Overflow) -> Path<'static, ()> {
     Box::pin(async move {
         let user = request(&k, o.event).await;
         k.step(Point::SoftwareSample, |s| s.sample(o.event, o.at, o.raw, user)).await;

@@ -174,6 +174,20 @@ pub struct Config {
     pub max_instructions: u64,
 }
 
+impl Default for Config {
+    /// NMIs, a boot at the epoch, no limit.
+    fn default() -> Config {
+        Config {
+            pmu_irq: PmuIrq::Nmi,
+            strict: false,
+            strace: false,
+            boot_time: 0,
+            vdso: Vdso::default(),
+            max_instructions: u64::MAX,
+        }
+    }
+}
+
 /// The whole machine.
 #[derive(Debug)]
 pub struct State {

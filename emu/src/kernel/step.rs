@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::hash::Hash;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -13,6 +13,9 @@ use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::symbols::{Function, Named};
 use crate::kernel::unwind::Design;
 use crate::kernel::{Point, State, sampling};
+
+/// A boxed path: of an interrupt, which may arrive inside any step, or behind a trait.
+pub type Path<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A handle on the machine, for kernel paths.
 #[derive(Clone, Debug)]

@@ -9,20 +9,16 @@
 //! ```
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 
 use arch::{Arch, Errno};
 use unwinder::sframe::Registry;
 
+use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::TaskWork;
 use crate::kernel::{Kernel, Point, State};
 use crate::perf::record::Record;
-
-/// A path of steps.
-pub type Path<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A tracer's work, by its place in [`Unwind::works`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,11 +58,16 @@ pub trait Design: fmt::Debug {
     /// Returns whether [`Design::reset`] has more to do.
     fn begin_reset(&self, state: &mut State) -> bool;
 
-    /// The rest of X5.
-    fn reset<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()>;
+    /// The rest of X5, if [`Design::begin_reset`] leaves any.
+    fn reset<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
+        Box::pin(async {})
+    }
 
-    /// The task ends, its memory is still there: what is pending is done, or not.
-    fn exit_flush<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()>;
+    /// The task ends, its memory is still there: what is pending is done, or left to the task
+    /// work that comes later.
+    fn exit_flush<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
+        Box::pin(async {})
+    }
 
     /// Registers a tracer.
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>>;
@@ -91,14 +92,6 @@ impl Design for NotBuilt {
 
     fn begin_reset(&self, _state: &mut State) -> bool {
         false
-    }
-
-    fn reset<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
-        Box::pin(async {})
-    }
-
-    fn exit_flush<'a>(&'a self, _k: &'a Kernel) -> Path<'a, ()> {
-        Box::pin(async {})
     }
 
     fn init<'a>(&'a self, _k: &'a Kernel, _tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {

@@ -41,14 +41,6 @@ pub mod sample {
 /// All bits of `sample_type` that Linux 7.3 knows (`PERF_SAMPLE_MAX` - 1).
 pub const SAMPLE_TYPES: u64 = (1 << 25) - 1;
 
-/// Bits of the flag word of `perf_event_attr`
-pub mod flag {
-    /// `defer_callchain`
-    pub const DEFER_CALLCHAIN: u64 = 1 << 38;
-    /// `defer_output`
-    pub const DEFER_OUTPUT: u64 = 1 << 39;
-}
-
 /// Bits of `perf_event_attr.read_format`
 pub mod read_format {
     /// `PERF_FORMAT_TOTAL_TIME_ENABLED` and `PERF_FORMAT_TOTAL_TIME_RUNNING`
@@ -83,8 +75,6 @@ pub mod record {
     pub const SWITCH: u32 = 14;
     /// `PERF_RECORD_SWITCH_CPU_WIDE`
     pub const SWITCH_CPU_WIDE: u32 = 15;
-    /// `PERF_RECORD_CALLCHAIN_DEFERRED`
-    pub const CALLCHAIN_DEFERRED: u32 = 22;
     /// `PERF_RECORD_USER_TYPE_START`: from here on perf's own, without trailer.
     pub const USER_TYPES: u32 = 64;
     /// `PERF_RECORD_AUXTRACE`

@@ -1,7 +1,8 @@
 //! Files made by hand, for tests: the corpus of the fuzz target.
 
-use super::abi::{flag, read_format, record as more, sample};
-use crate::export::perf_data::abi::{flag::SAMPLE_ID_ALL, record, sample_type as bit};
+use super::abi::{read_format, record as more, sample};
+use crate::export::perf_data::abi::flag::{self, SAMPLE_ID_ALL};
+use crate::export::perf_data::abi::{record, sample_type as bit};
 use crate::perf::record::context::{KERNEL, USER_DEFERRED};
 
 pub const KERNEL_IP: u64 = 0xffff_ffff_8100_0010;
@@ -80,7 +81,7 @@ pub fn stack(thread: u32, time: u64, cookie: u64, ips: &[u64]) -> Vec<u8> {
     let mut body = vec![cookie, ips.len() as u64];
     body.extend(ips);
     body.extend([tid(thread), time, 1]);
-    rec_words(more::CALLCHAIN_DEFERRED, &body)
+    rec_words(record::CALLCHAIN_DEFERRED, &body)
 }
 
 /// One of each record.
@@ -126,7 +127,7 @@ pub fn two_events() -> Vec<u8> {
     let data = [
         rec_words(record::SAMPLE, &[7, tid(8), 10, 999]),
         rec_words(record::SAMPLE, &[6, tid(8), 11, 2, USER_DEFERRED, 9, 4 | 0xaaaa << 32]),
-        rec_words(more::CALLCHAIN_DEFERRED, &[9, 1, 0x40_1000, tid(8), 12, 5]),
+        rec_words(record::CALLCHAIN_DEFERRED, &[9, 1, 0x40_1000, tid(8), 12, 5]),
         rec_words(record::COMM, &[tid(8), 0x61, tid(8), 0, 0]),
     ];
     let mut desc = 1u32.to_le_bytes().to_vec();
@@ -174,7 +175,7 @@ pub fn corpus() -> Vec<(&'static str, Vec<u8>)> {
         ("crafted-every-field", every_field()),
         ("crafted-no-trailer", {
             let one = attr(DEFERRED, 0);
-            let data = rec_words(more::CALLCHAIN_DEFERRED, &[9, 0]);
+            let data = rec_words(record::CALLCHAIN_DEFERRED, &[9, 0]);
             let sample = deferred_sample(8, 1, &[USER_DEFERRED, 9]);
             file(&[(one, &[])], &[data, sample].concat(), &[])
         }),

@@ -216,7 +216,7 @@ impl<'a> Body<'a> {
                 flags: c.u16("ksymbol flags")?,
                 name: Text(c.rest()),
             },
-            abi::record::CALLCHAIN_DEFERRED => {
+            kind::CALLCHAIN_DEFERRED => {
                 let cookie = c.u64("deferred callchain cookie")?;
                 let count = c.u64("deferred callchain nr")?;
                 Body::CallchainDeferred { cookie, ips: c.words(count, "deferred callchain")? }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::call;
 use crate::export::testing;
 use crate::kernel::exec::{Program, exec};
-use crate::kernel::state::{Config, PmuIrq, State};
+use crate::kernel::state::{Config, State};
 use crate::kernel::task::rlimit;
 use crate::loader::crafted::{BUILD_ID, Elf, NOTE_AT};
 use crate::mem::PAGE;
@@ -58,16 +58,9 @@ impl Lab {
             aslr: None,
             stdout_is_taken: true,
         };
-        let config = Config {
-            pmu_irq: PmuIrq::Nmi,
-            strict: false,
-            strace: false,
-            boot_time: 0,
-            vdso: Default::default(),
-            max_instructions: u64::MAX,
-        };
         let events = vec![testing::event(EventKind::Instructions, "instructions:u")];
-        let state = exec(&program, config, |arch| testing::session(arch, events)).unwrap();
+        let state =
+            exec(&program, Config::default(), |arch| testing::session(arch, events)).unwrap();
         let mut lab = Lab { state, root };
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
         lab.ok(Sysno::Mmap, [AT, 2 * PAGE, 3, flags, u64::MAX, 0]);

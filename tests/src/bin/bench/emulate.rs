@@ -8,7 +8,7 @@ use emu::engine::Perms;
 use emu::engine::baseline::{self, Piece, Translation};
 use emu::export::{Format, Images, Output, Sink};
 use emu::kernel::exec::{self, Program};
-use emu::kernel::state::{Config, PmuIrq, State};
+use emu::kernel::state::{Config, State};
 use emu::kernel::{Kernel, run, symbols};
 use emu::loader::auxv::Aux;
 use emu::loader::{self, stack};
@@ -50,14 +50,6 @@ pub fn emulate_with<T>(
         aslr: None,
         stdout_is_taken: true,
     };
-    let config = Config {
-        pmu_irq: PmuIrq::Nmi,
-        strict: false,
-        strace: false,
-        boot_time: 0,
-        vdso: Default::default(),
-        max_instructions: u64::MAX,
-    };
     let defaults = Defaults {
         rate: Rate::Period(period),
         explicit: true,
@@ -75,7 +67,7 @@ pub fn emulate_with<T>(
         cmdline: vec!["bench".to_owned()],
         kernel_symbols: symbols::all(arch),
     };
-    let mut state = exec::exec(&program, config, session)?;
+    let mut state = exec::exec(&program, Config::default(), session)?;
     // Standard streams are the harness's.
     for fd in 0..3 {
         state.vfs.fds.close(fd).map_err(|e| e.to_string())?;
