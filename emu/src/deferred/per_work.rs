@@ -1,7 +1,7 @@
 //! The reviewer's sketch: the task-work item is inside the tracer's work, nothing is global.
 //!
 //! ```text
-//! request  1 in NMI, no user task: -EINVAL   2 the cookie   3 queued: 1
+//! request  1 in NMI, no user task: -EINVAL   2 interrupts off, the cookie   3 queued: 1
 //!          4 the work's item goes on the task's list
 //! work     1 the item is free again   2 capture   3 the one callback
 //! ```
