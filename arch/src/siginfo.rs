@@ -108,6 +108,12 @@ impl SigInfo {
         SigInfo { signal, errno: 0, code, fields: SigFields::Kill { pid, uid } }
     }
 
+    /// A child changed state: `status` is its exit code or the signal.
+    pub const fn child(signal: Signal, code: i32, pid: i32, uid: u32, status: i32) -> SigInfo {
+        let fields = SigFields::Child { pid, uid, status, utime: 0, stime: 0 };
+        SigInfo { signal, errno: 0, code, fields }
+    }
+
     /// What a program passed to `rt_sigqueueinfo`; the signal number is the
     /// call's argument, as in the kernel.
     pub fn from_user(signal: Signal, bytes: &[u8; SIZE]) -> SigInfo {

@@ -275,6 +275,8 @@ impl Harness {
             arch,
             events,
             cpus: 1,
+            wide: 0,
+            switches: false,
             cmdline: vec!["emu".to_owned()],
             kernel_symbols: symbols::all(arch),
         };
@@ -289,7 +291,7 @@ impl Harness {
         }
         for fd in [1, 2] {
             let null = OpenFile::new(Node::Null, 1);
-            state.vfs.fds.replace(fd, null, false, 3).unwrap_or_else(|e| panic!("{what}: {e}"));
+            state.task.fds.replace(fd, null, false, 3).unwrap_or_else(|e| panic!("{what}: {e}"));
         }
         Kernel::new(state)
     }

@@ -34,6 +34,15 @@ pub struct Setup<'o> {
     pub stdout_is_taken: bool,
 }
 
+/// Whose events are open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// The CPUs', a bit each; 0: the guest's tasks'.
+    pub wide: u64,
+    /// Switches of tasks are recorded.
+    pub switches: bool,
+}
+
 impl Setup<'_> {
     /// The world of the guest that `command` names.
     ///
@@ -60,6 +69,7 @@ impl Setup<'_> {
         world: &World,
         pmu_irq: PmuIrq,
         events: Vec<Event>,
+        scope: Scope,
         cmdline: &[OsString],
     ) -> Result<State, Failure> {
         let machine = self.machine;
@@ -70,11 +80,15 @@ impl Setup<'_> {
             boot_time: BOOT_TIME,
             vdso: machine.vdso,
             max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
+            cpus: machine.cpus,
+            aslr: machine.aslr,
         };
         let session = |arch| Session {
             arch,
             events,
-            cpus: 1,
+            cpus: machine.cpus,
+            wide: scope.wide,
+            switches: scope.switches,
             cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
             kernel_symbols: symbols::all(arch),
         };
@@ -143,6 +157,7 @@ pub fn exit_status(ending: Ending, stop: &Stop) -> u8 {
         Ending::Limit => status::LIMIT,
         Ending::Interrupted => stop.status(),
         Ending::Strict => status::FAILURE,
+        Ending::Deadlock => status::LIMIT,
     }
 }
 

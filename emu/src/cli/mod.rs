@@ -21,6 +21,7 @@
 pub mod check;
 pub mod check_table;
 pub mod columns;
+mod cpu_list;
 pub mod death;
 pub mod explain;
 pub mod files;

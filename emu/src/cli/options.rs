@@ -8,6 +8,8 @@ use arch::Arch;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::cli::cpu_list::{CpuList, cpu_list};
+use crate::cli::machine::Scope;
 use crate::cli::explain::ExplainOptions;
 use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
@@ -245,7 +247,9 @@ pub struct SamplingOptions {
     /// Events, separated by commas (may be repeated): cycles, instructions, branches,
     /// cpu-clock, task-clock, page-faults, context-switches, raw_syscalls:sys_enter,
     /// raw_syscalls:sys_exit, syscalls:sys_enter_NAME, syscalls:sys_exit_NAME (of system
-    /// call NAME), signal:signal_generate, signal:signal_deliver, sched:sched_process_exit;
+    /// call NAME), signal:signal_generate, signal:signal_deliver, sched:sched_switch,
+    /// sched:sched_waking, sched:sched_process_fork, sched:sched_process_exec,
+    /// sched:sched_process_exit;
     /// :u after a name takes user code only, :k kernel code only
     #[arg(short = 'e', long = "event", value_name = "EVENTS", default_value = "cycles")]
     pub events: Vec<String>,
@@ -265,6 +269,15 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "fp|fp,defer|sframe,defer", value_parser = call_graph,
         conflicts_with = "no_call_graph")]
     pub call_graph: Option<CallGraph>,
+    /// Open the events on all CPUs, not on the guest's tasks
+    #[arg(short = 'a', long, conflicts_with = "cpu")]
+    pub all_cpus: bool,
+    /// Open the events on these CPUs: numbers and ranges, as 0,2-3
+    #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list)]
+    pub cpu: Option<CpuList>,
+    /// Record when tasks are switched
+    #[arg(long)]
+    pub switch_events: bool,
     /// Record only the user part of callchains
     #[arg(long, conflicts_with_all = ["kernel_callchains", "no_call_graph"])]
     pub user_callchains: bool,
@@ -344,6 +357,10 @@ pub struct MachineOptions {
     /// off (none; x86_64)
     #[arg(long, value_name = "full|no-cfi|off", default_value = "full", value_parser = vdso)]
     pub vdso: Vdso,
+    /// Emulate N CPUs, at most 64; threads and processes run on all of them
+    #[arg(long, value_name = "N", default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub cpus: u32,
     /// Stop the guest after N user instructions (suffixes k, M, G), with status 124
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_instructions: Option<u64>,
@@ -435,6 +452,25 @@ impl Variable {
 }
 
 impl SamplingOptions {
+    /// Whose events are open on a machine of `cpus` CPUs.
+    ///
+    /// # Errors
+    ///
+    /// In words, for a CPU that the machine does not have.
+    pub fn scope(&self, cpus: u32) -> Result<Scope, String> {
+        let all = u64::MAX >> (64 - cpus);
+        let wide = match self.cpu {
+            Some(CpuList(mask)) if mask & !all != 0 => {
+                let cpu = (mask & !all).trailing_zeros();
+                return Err(format!("-C: there is no CPU {cpu}; the machine has {cpus} (--cpus)"));
+            }
+            Some(CpuList(mask)) => mask,
+            None if self.all_cpus => all,
+            None => 0,
+        };
+        Ok(Scope { wide, switches: self.switch_events })
+    }
+
     /// The events to open.
     ///
     /// # Errors

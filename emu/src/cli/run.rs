@@ -40,7 +40,9 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let taken = destination == Destination::Stdout || options.timeline.takes_stdout();
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken: taken };
     let world = setup.build(&options.command)?;
-    let mut state = setup.start(&world, options.sampling.pmu_irq, events, cmdline)?;
+    let scope = options.sampling.scope(options.machine.cpus);
+    let scope = scope.map_err(|e| Failure::new(status::FAILURE, e))?;
+    let mut state = setup.start(&world, options.sampling.pmu_irq, events, scope, cmdline)?;
     event::check(&state.perf.session.events, state.arch)
         .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     if let Some(design) = deferred::by_name(&options.sampling.deferred) {
@@ -207,6 +209,10 @@ fn report(
         Ok(Ending::Limit) => complain(&format!(
             "{}: stopped after {} instructions; --max-instructions allows no more",
             world.name, state.stats.instructions
+        )),
+        Ok(Ending::Deadlock) => complain(&format!(
+            "{}: stopped: all its threads wait for something that cannot come",
+            world.name
         )),
         Ok(Ending::Strict) => complain(&format!(
             "{}: stopped at something unsupported; without --strict it goes on",

@@ -69,7 +69,8 @@ pub struct Profile {
 impl Summary {
     /// Collects what `state` knows.
     pub fn new(state: &State, name: &str, ending: String, profile: Profile) -> Summary {
-        let events = state.perf.events().map(|(event, counter)| EventLine {
+        let events = state.perf.session.events.iter().zip(&state.perf.totals);
+        let events = events.map(|(event, counter)| EventLine {
             name: event.name.clone(),
             rate: event.rate,
             samples: counter.samples,
@@ -80,7 +81,7 @@ impl Summary {
             arch: state.arch,
             ending,
             stats: state.stats,
-            time: state.cpu.clock,
+            time: state.cpus().map(|cpu| cpu.clock).max().unwrap_or_default(),
             events: events.collect(),
             profile,
         }
@@ -233,6 +234,7 @@ pub fn ending_words(ending: Ending) -> String {
         Ending::Limit => "was stopped by --max-instructions".to_owned(),
         Ending::Interrupted => "was interrupted".to_owned(),
         Ending::Strict => "was stopped by --strict".to_owned(),
+        Ending::Deadlock => "was stopped: all its threads wait for something that cannot come".to_owned(),
     }
 }
 

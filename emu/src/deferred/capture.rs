@@ -28,7 +28,7 @@ pub async fn capture(
     entries: usize,
     refused: impl FnOnce(&State) -> bool,
 ) -> Result<(), Errno> {
-    if k.step(Point::CaptureC1, |s| refused(s) || !s.task.has_mm).await {
+    if k.step(Point::CaptureC1, |s| refused(s) || s.task.mm.is_none()).await {
         return Err(Errno::EINVAL);
     }
     if k.step(Point::CaptureC2, |s| s.task.unwind.cache.is_none()).await {
@@ -59,9 +59,9 @@ fn walk(s: &mut State, max: usize) -> Vec<u64> {
     let mut trace = Vec::new();
     let regs = s.user_regs();
     let mut store = |ip| trace.push(ip);
-    if let Some(mut registry) = s.unwind.sframe.take() {
+    if let Some(mut registry) = s.mm.sframe.take() {
         process::walk(&mut registry, &regs, max, &mut s.faultable(), &mut store);
-        s.unwind.sframe = Some(registry);
+        s.mm.sframe = Some(registry);
     } else if let Some(start) = fp::unwind_user::State::start(&regs, false) {
         // The "at a function's start" mark is set only while a uprobe's handlers run.
         fp::unwind_user::walk(start, max, &mut s.faultable(), &mut store);

@@ -46,6 +46,8 @@ impl Machine {
             arch,
             events: event::parse("cycles", defaults).unwrap(),
             cpus: 1,
+            wide: 0,
+            switches: false,
             cmdline: Vec::new(),
             kernel_symbols: symbols::all(arch),
         };

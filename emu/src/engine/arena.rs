@@ -6,6 +6,7 @@
 //! a list that the engine reads before it runs again (blocks are keyed by physical page).
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -74,6 +75,8 @@ pub struct Arena {
     frames: u32,
     next: u32,
     free: Vec<Frame>,
+    /// Owners of a frame beyond the first.
+    shares: BTreeMap<Frame, u32>,
     pub(super) uses: Vec<FrameUse>,
     pub(super) stale_code: Vec<Frame>,
 }
@@ -108,6 +111,7 @@ impl Arena {
             frames,
             next: 0,
             free: Vec::new(),
+            shares: BTreeMap::new(),
             uses: Vec::new(),
             stale_code: Vec::new(),
         }
@@ -147,8 +151,26 @@ impl Arena {
         Some(frame)
     }
 
-    /// Gives a frame back. Its translated code is dropped before the next run.
+    /// A frame gets one more owner, each of whom gives it back.
+    pub fn share(&mut self, frame: Frame) {
+        *self.shares.entry(frame).or_default() += 1;
+    }
+
+    /// Whether it has several owners.
+    pub fn is_shared(&self, frame: Frame) -> bool {
+        self.shares.contains_key(&frame)
+    }
+
+    /// Gives a frame back; with its last owner it is free. Its translated code is dropped before
+    /// the next run.
     pub fn free(&mut self, frame: Frame) {
+        if let Some(others) = self.shares.get_mut(&frame) {
+            *others -= 1;
+            if *others == 0 {
+                self.shares.remove(&frame);
+            }
+            return;
+        }
         self.touch_code(frame);
         self.free.push(frame);
     }
@@ -213,7 +235,7 @@ impl Arena {
         }
     }
 
-    pub(super) fn share(&self) -> Rc<std::cell::UnsafeCell<Mapping>> {
+    pub(super) fn mapping(&self) -> Rc<std::cell::UnsafeCell<Mapping>> {
         Rc::clone(&self.mapping)
     }
 

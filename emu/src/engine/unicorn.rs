@@ -102,7 +102,7 @@ impl Handle {
     }
 
     pub fn map_arena(&mut self, arena: &Arena) -> Result<(), EngineError> {
-        self.memory = Some(arena.share());
+        self.memory = Some(arena.mapping());
         let pointer = arena.host_pointer().cast::<c_void>();
         // SAFETY: the mapping is `arena.len()` bytes long and lives in `self.memory`.
         check("uc_mem_map_ptr", unsafe {
@@ -127,7 +127,7 @@ impl Handle {
         if physical.checked_add(len).is_none_or(|end| end > arena.len()) {
             return Err(EngineError::Arena { wanted: len, reason: "too small".to_owned() });
         }
-        self.memory = Some(arena.share());
+        self.memory = Some(arena.mapping());
         // SAFETY: the part lies inside the mapping, which lives in `self.memory`.
         check("uc_mem_map_ptr", unsafe {
             let pointer = arena.host_pointer().add(physical as usize).cast::<c_void>();

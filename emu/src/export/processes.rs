@@ -61,7 +61,7 @@ impl Processes {
                     self.spaces.remove(pid);
                 }
             }
-            Record::Sample(_) | Record::CallchainDeferred { .. } => {}
+            Record::Sample(_) | Record::CallchainDeferred { .. } | Record::Switch { .. } => {}
         }
     }
 

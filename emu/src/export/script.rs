@@ -106,6 +106,17 @@ impl<W: Write> Script<W> {
     }
 }
 
+/// Every task has nice 0.
+const PRIO: i32 = 120;
+
+/// `prev_state` as the kernel's print format shows it.
+fn state_letters(state: i64) -> String {
+    let letters = [(1, "S"), (2, "D"), (0x10, "X"), (0x20, "Z")];
+    let set: Vec<&str> = letters.iter().filter(|(bit, _)| state & bit != 0).map(|l| l.1).collect();
+    let shown = if set.is_empty() { "R".to_owned() } else { set.join("|") };
+    if state & 0x100 != 0 { shown + "+" } else { shown }
+}
+
 /// The fields of a tracepoint, as its print format says.
 fn push_raw(text: &mut String, raw: &Raw) {
     let _ = match raw {
@@ -131,6 +142,24 @@ fn push_raw(text: &mut String, raw: &Raw) {
         ),
         Raw::ProcessExit { comm, pid, prio, group_dead } => {
             write!(text, "comm={comm} pid={pid} prio={prio} group_dead={group_dead}")
+        }
+        Raw::ProcessFork { parent_comm, parent_pid, child_comm, child_pid } => write!(
+            text,
+            "comm={parent_comm} pid={parent_pid} child_comm={child_comm} child_pid={child_pid}"
+        ),
+        Raw::ProcessExec { filename, pid, old_pid } => {
+            write!(text, "filename={filename} pid={pid} old_pid={old_pid}")
+        }
+        Raw::SchedSwitch { prev_comm, prev_pid, prev_state, next_comm, next_pid } => {
+            let state = state_letters(*prev_state);
+            write!(
+                text,
+                "prev_comm={prev_comm} prev_pid={prev_pid} prev_prio={PRIO} prev_state={state} \
+                 ==> next_comm={next_comm} next_pid={next_pid} next_prio={PRIO}"
+            )
+        }
+        Raw::SchedWaking { comm, pid, target_cpu } => {
+            write!(text, "comm={comm} pid={pid} prio={PRIO} target_cpu={target_cpu:03}")
         }
     };
 }

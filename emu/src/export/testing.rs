@@ -29,6 +29,8 @@ pub fn session(arch: Arch, events: Vec<Event>) -> Session {
         arch,
         events,
         cpus: 2,
+        wide: 0,
+        switches: false,
         cmdline: vec!["emu".into(), "run".into()],
         kernel_symbols: vec![symbol(0xffff_ffff_8100_1000, "do_syscall_64")],
     }

@@ -40,7 +40,7 @@ pub async fn begin_with(
 
 /// N1 of an interrupt or exception.
 pub fn save_regs(state: &mut State) {
-    let regs = state.core.regs();
+    let regs = state.hw_regs();
     state.save_user_regs(&regs, NO_SYSCALL);
 }
 
@@ -67,8 +67,12 @@ pub async fn finish(k: &Kernel, path: &EntryPath) {
 pub async fn syscall(k: &Kernel) {
     let path = &paths::of(k.arch()).syscall;
     let save = |s: &mut State| {
-        let regs = s.core.regs();
+        let regs = s.hw_regs();
         let nr = regs.syscall_nr();
+        s.task.restart_value = match regs.arch {
+            Arch::X86_64 => nr,
+            Arch::Aarch64 => regs.gp[0],
+        };
         s.save_user_regs(&after_entry(regs), nr);
     };
     begin_with(k, path, |s| s.enter_kernel(path.functions[0].into(), false), save).await;

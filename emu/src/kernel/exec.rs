@@ -1,29 +1,28 @@
-//! `execve` of the guest: a new machine with the program mapped, its stack built.
-//!
-//! Follows `fs/binfmt_elf.c`: segments with exact permissions, bss as zero pages, the
-//! break after the highest segment, vvar and vDSO below the mapping base, the stack with
-//! its limit, then the auxiliary vector.
+//! The machine as it is when the first program begins.
 
-use std::ops::Range;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use arch::{Arch, Errno, Regs};
+use arch::{Arch, Errno};
 
 use crate::engine::{Arena, Engine, EngineError};
-use crate::kernel::State;
+use crate::kernel::fork::{kernel_stacks, stack_base};
+use crate::kernel::image::{self, ImageError, Loaded, Request};
 use crate::kernel::kstack::KernelStack;
+use crate::kernel::machine::Others;
+use crate::kernel::process::Process;
 use crate::kernel::signal::Signals;
 use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
-use crate::kernel::task::{DEFAULT_LIMITS, Image, Task, rlimit};
+use crate::kernel::symbols::Named;
+use crate::kernel::task::{DEFAULT_LIMITS, Image, Place, Task, TaskId};
 use crate::kernel::unwind::{NotBuilt, Unwind};
-use crate::kernel::vfs::{File, Tree, Vfs};
-use crate::loader::auxv::Aux;
-use crate::loader::stack::{self, StackError};
-use crate::loader::vvar::Vvar;
-use crate::loader::{self, FileError, Layout, LoadError, elf, vdso};
-use crate::mem::mm::STACK_GUARD;
-use crate::mem::{Area, AreaFlags, Backing, Mm, MmLayout, PAGE, Prot, page_down, page_up};
+use crate::kernel::vfs::{FdTable, Tree, Vfs};
+use crate::kernel::State;
+use crate::loader::stack::StackError;
+use crate::loader::{self, FileError, LoadError};
+use crate::mem::mm::MmId;
+use crate::perf::context::Context;
 use crate::perf::record::{Record, Session};
 use crate::perf::session::Perf;
 
@@ -59,7 +58,7 @@ pub enum ExecError {
     Load(#[from] FileError),
     /// Arguments and environment are too large.
     #[error("arguments: {0}")]
-    Arguments(#[from] StackError),
+    Arguments(StackError),
     /// Our own failure.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -77,6 +76,17 @@ pub enum ExecError {
 }
 
 impl ExecError {
+    /// A failure to load the program whose host path is `path`.
+    fn of_image(error: ImageError, path: &Path) -> ExecError {
+        let path = path.to_owned();
+        match error {
+            ImageError::Load(source) => ExecError::Load(FileError { path, source }),
+            ImageError::Arguments(e) => ExecError::Arguments(e),
+            ImageError::Map(errno) => ExecError::Map { path, errno },
+            ImageError::Memory => ExecError::Memory,
+        }
+    }
+
     /// The exit status that a shell would give: 127 for a missing file, 126 for one that
     /// cannot run, 125 for our own failure.
     pub fn exit_code(&self) -> u8 {
@@ -88,14 +98,17 @@ impl ExecError {
     }
 }
 
-/// Bytes that the stack area has at first: strings, vectors and some room
-/// (`setup_arg_pages` adds 128 KiB).
-const STACK_ROOM: u64 = 128 << 10;
-
+/// The first process.
 const PID: u32 = 1000;
+/// CPUs that a machine may have: affinity is a word.
+pub const MOST_CPUS: u32 = 64;
 
 /// Loads `program` into a new machine whose events are those of `session`; its
 /// architecture becomes the file's.
+///
+/// # Errors
+///
+/// [`ExecError`]
 pub fn exec(
     program: &Program,
     config: Config,
@@ -107,53 +120,47 @@ pub fn exec(
     let file =
         tree.adopt(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
     tree.exe = file.object.name();
-    let bytes = file.object.pristine().map_or(&[][..], |map| map.bytes());
-    let image = elf::parse(bytes).map_err(fail)?;
-    let arch = image.arch;
-    let options = loader::Options {
-        aslr: program.aslr,
-        stack_limit: DEFAULT_LIMITS[rlimit::STACK].0,
-        vdso_size: config.vdso.image(arch).len() as u64,
-    };
-    let plan = loader::plan(&image, &options).map_err(fail)?;
+    let arch = image::arch_of(&file).map_err(fail)?;
     let mut arena = Arena::new()?;
     let core = Engine::new(arch, &mut arena)?;
-    let (task_stack, nmi_stack) = kernel_stacks(arch, &mut arena).ok_or(ExecError::Memory)?;
-    let layout = MmLayout {
-        mmap_base: plan.mmap_base,
-        brk_start: plan.brk,
-        stack_top: plan.stack_top,
-        stack_limit: DEFAULT_LIMITS[rlimit::STACK].0,
-        data_limit: DEFAULT_LIMITS[rlimit::DATA].0,
-        address_limit: DEFAULT_LIMITS[rlimit::AS].0,
+    let mut task_random = SplitMix64(program.seed ^ 1);
+    let mut random = [0; 16];
+    task_random.fill(&mut random);
+    let request = Request {
+        file: &file,
+        path: program.path.as_bytes(),
+        args: &program.args,
+        env: &program.env,
+        ids: (USER, USER),
+        limits: &DEFAULT_LIMITS,
+        aslr: program.aslr,
+        random,
+        mm: MmId(1),
     };
-    let mut mm = Mm::new(arch, layout, &mut arena).ok_or(ExecError::Memory)?;
-    let map = |errno| ExecError::Map { path: program.host.clone(), errno };
-    map_segments(&mut mm, &mut arena, &file, &image, plan.bias).map_err(map)?;
-    map_vdso(&mut mm, &mut arena, &plan, &config).map_err(map)?;
-    let name = Path::new(&program.path).file_name().map(|n| n.to_string_lossy().into_owned());
-    let mut comm = name.unwrap_or_default().into_bytes();
-    comm.truncate(15);
+    let cpus = config.cpus.clamp(1, MOST_CPUS);
+    let stacks = Stacks::new(arch, cpus, &mut arena).ok_or(ExecError::Memory)?;
+    let loaded = image::load(&request, &config, &mut arena)
+        .map_err(|source| ExecError::of_image(source, &program.host))?;
+    let session = make_session(arch);
+    let task = first_task(program, &loaded, stacks.first, task_random, &session);
     let mut state = State {
         arch,
         arena,
         core: Box::new(core),
-        cpu: Cpu {
-            id: 0,
-            irqs_on: true,
-            nmi_masked: false,
-            preempt_count: 0,
-            clock: 0,
-            kernel: None,
-            functions: Vec::new(),
-            nmi_stack,
-            irq_work: Default::default(),
-            unwind_ctx_ctr: 0,
-        },
-        mm,
-        task: new_task(task_stack, comm, program.seed),
+        cpu: Box::new(Cpu::new(0, stacks.nmi0, IDLE_0)),
+        mm: Box::new(loaded.mm),
+        task: Box::new(task),
+        others: Others { last_task: FIRST.0 + cpus, last_mm: 1, last_pid: PID, ..Others::default() },
+        horizon: u64::MAX,
+        engine_task: FIRST,
+        engine_mm: MmId(1),
+        first: PID,
+        ending: None,
+        failure: None,
+        zombies: Default::default(),
+        pipes: 0,
         vfs: Vfs::new(tree, program.stdout_is_taken),
-        perf: Perf::open(make_session(arch)),
+        perf: Perf::new(session),
         overflows: Default::default(),
         unwind: Unwind::new(Rc::new(NotBuilt)),
         config,
@@ -163,194 +170,180 @@ pub fn exec(
         timeline: None,
         stats: Stats::default(),
     };
-    let mut random = [0; 16];
-    state.task.random.fill(&mut random);
-    let stack = stack::build(&stack::Input {
-        arch,
-        top: plan.stack_top,
-        skew: plan.stack_skew,
-        stack_limit: DEFAULT_LIMITS[rlimit::STACK].0,
-        argv: &program.args,
-        envp: &program.env,
-        execfn: program.path.as_bytes(),
-        random,
-        aux: Aux::new(&image, &plan, state.task.uid, state.task.gid),
-    })?;
-    map_stack(&mut state, &stack, image.exec_stack).map_err(map)?;
-    state.task.image.sframe = sframe_of(&image, plan.bias);
-    if let (Some(at), Some(offset)) = (plan.vdso, vdso::symbol(arch, vdso::RT_SIGRETURN)) {
-        state.task.vdso_sigreturn = at + offset;
+    state.cpu.current = FIRST;
+    for (id, (nmi, stack)) in stacks.others.into_iter().enumerate() {
+        state.add_idle_task(id as u32, nmi, stack);
     }
-    let mut regs = Regs::new(arch);
-    regs.pc = plan.entry;
-    regs.set_sp(stack.sp);
-    state.core.set_regs(&regs);
+    state.open_cpu_events();
+    state.core.set_regs(&loaded.regs);
     announce(&mut state);
     Ok(state)
 }
 
-fn kernel_stacks(arch: Arch, arena: &mut Arena) -> Option<(KernelStack, KernelStack)> {
-    let base = match arch {
-        Arch::X86_64 => 0xffff_c900_0000_0000,
-        Arch::Aarch64 => 0xffff_8000_8200_0000,
-    };
-    Some((KernelStack::new(base, arena)?, KernelStack::new(base + 0x10_0000, arena)?))
+/// The first task.
+const FIRST: TaskId = TaskId(1);
+/// The idle task of CPU 0; those of the others follow.
+const IDLE_0: TaskId = TaskId(2);
+/// User and group of the guest.
+const USER: u32 = 1000;
+
+/// Kernel stacks at the boot.
+struct Stacks {
+    first: KernelStack,
+    nmi0: KernelStack,
+    /// For each CPU: its NMI stack (none for CPU 0, which has it), its idle task's stack.
+    others: Vec<(Option<KernelStack>, KernelStack)>,
 }
 
-fn new_task(stack: KernelStack, comm: Vec<u8>, seed: u64) -> Task {
+impl Stacks {
+    fn new(arch: Arch, cpus: u32, arena: &mut Arena) -> Option<Stacks> {
+        let base = kernel_stacks(arch);
+        let first = KernelStack::new(base, arena)?;
+        let nmi0 = KernelStack::new(base + 0x10_0000, arena)?;
+        let mut others = Vec::new();
+        for cpu in 0..cpus {
+            let nmi = match cpu {
+                0 => None,
+                n => Some(KernelStack::new(base + 0x10_0000 * u64::from(n + 1), arena)?),
+            };
+            others.push((nmi, KernelStack::new(stack_base(arch, TaskId(IDLE_0.0 + cpu)), arena)?));
+        }
+        Some(Stacks { first, nmi0, others })
+    }
+}
+
+impl State {
+    /// The idle task of CPU `id`, and the CPU itself if it is not the first.
+    fn add_idle_task(&mut self, id: u32, nmi: Option<KernelStack>, stack: KernelStack) {
+        let task = TaskId(IDLE_0.0 + id);
+        let comm = format!("swapper/{id}").into_bytes();
+        let place = if id == 0 { Place::Off(0) } else { Place::Running(id) };
+        let mut idle = empty_task(task, comm, stack, place);
+        idle.affinity = 1 << id;
+        self.others.tasks.insert(task, Box::new(idle));
+        self.start_in_kernel(task, Named::CpuStartupEntry, Named::DoIdle);
+        if let Some(nmi) = nmi {
+            let mut cpu = Cpu::new(id, nmi, task);
+            let out = self.task_mut(task).map(|t| std::mem::take(&mut t.out)).unwrap_or_default();
+            (cpu.kernel, cpu.functions) = (out.kernel, out.functions);
+            cpu.halted = true;
+            self.others.cpus.insert(id, Box::new(cpu));
+        }
+    }
+
+    /// Opens the events that belong to CPUs, not to the guest's tasks.
+    fn open_cpu_events(&mut self) {
+        let cpus: Vec<u32> = self.perf.session.monitored_cpus().collect();
+        for id in cpus {
+            let events = Context::open(&self.perf.session.events, 0);
+            if let Some(cpu) = self.cpu_mut(id) {
+                cpu.events = events;
+            }
+        }
+    }
+}
+
+/// A task with nothing.
+fn empty_task(id: TaskId, comm: Vec<u8>, stack: KernelStack, place: Place) -> Task {
     Task {
-        pid: PID,
-        tid: PID,
-        ppid: 1,
-        uid: 1000,
-        gid: 1000,
+        id,
+        process: Rc::default(),
+        events: Context::default(),
+        hw: None,
+        out: Default::default(),
+        place,
+        affinity: u64::MAX,
+        waiting: None,
+        block: None,
+        moved: 0,
+        deadline: None,
+        mm: None,
+        fds: FdTable::default(),
+        cwd: Rc::default(),
+        dead: false,
+        times: Default::default(),
+        vfork: false,
+        pid: 0,
+        tid: 0,
+        ppid: 0,
+        uid: 0,
+        gid: 0,
         comm,
         stack,
         work: Default::default(),
         works: Default::default(),
         unwind: Default::default(),
         exiting: false,
-        has_mm: true,
         signals: Signals::default(),
         caught: None,
         tls: 0,
         gs_base: 0,
         orig_nr: u64::MAX,
+        restart_value: 0,
         clear_child_tid: 0,
         robust_list: (0, 0),
         rseq: None,
         limits: DEFAULT_LIMITS,
-        slept: 0,
         umask: 0o022,
         ending: None,
-        random: SplitMix64(seed ^ 1),
+        random: SplitMix64(0),
         image: Image::default(),
         vdso_sigreturn: 0,
-        sleep_until: None,
     }
 }
 
-/// `PERF_RECORD_COMM` and `PERF_RECORD_MMAP2` of the new program.
-fn announce(state: &mut State) {
+/// The task that is in user mode when the run begins.
+fn first_task(
+    program: &Program,
+    loaded: &Loaded,
+    stack: KernelStack,
+    random: SplitMix64,
+    session: &Session,
+) -> Task {
+    const PARENT: u32 = 1;
+    let events = match session.system_wide() {
+        true => Context::default(),
+        false => Context::open(&session.events, 0),
+    };
+    Task {
+        process: Rc::new(RefCell::new(Process {
+            pid: PID,
+            parent: PARENT,
+            group: PID,
+            live: 1,
+            ..Process::default()
+        })),
+        events,
+        mm: Some(loaded.mm.id),
+        fds: FdTable::standard(),
+        cwd: Rc::new(RefCell::new(program.cwd.clone())),
+        pid: PID,
+        tid: PID,
+        ppid: PARENT,
+        uid: USER,
+        gid: USER,
+        random,
+        image: loaded.image.clone(),
+        vdso_sigreturn: loaded.vdso_sigreturn,
+        ..empty_task(FIRST, comm_of(&program.path), stack, Place::Running(0))
+    }
+}
+
+/// A task's name: the last part of its program's path, at most 15 bytes.
+pub fn comm_of(path: &str) -> Vec<u8> {
+    let name = Path::new(path).file_name().map(|n| n.to_string_lossy().into_owned());
+    let mut comm = name.unwrap_or_default().into_bytes();
+    comm.truncate(15);
+    comm
+}
+
+/// `PERF_RECORD_COMM` and `PERF_RECORD_MMAP2` of a new program.
+pub fn announce(state: &mut State) {
     let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.name());
-    state.perf.records.push(Record::Comm { pid, tid, time: 0, comm, exec: true });
+    let time = state.cpu.clock;
+    state.perf.records.push(Record::Comm { pid, tid, time, comm, exec: true });
     let starts: Vec<u64> = state.mm.areas().filter(|a| a.prot.exec).map(|a| a.start).collect();
     for start in starts {
         state.record_mapping(start);
     }
-}
-
-/// The program's SFrame section in memory, and its text: the first executable segment.
-fn sframe_of(image: &elf::Image, bias: u64) -> Option<(Range<u64>, Range<u64>)> {
-    let section = image.sframe.as_ref()?;
-    let text = image.segments.iter().find(|s| s.execute)?;
-    let at = |vaddr: u64, len: u64| {
-        let start = bias.wrapping_add(vaddr);
-        start..start.wrapping_add(len)
-    };
-    Some((at(section.vaddr, section.memsz), at(text.vaddr, text.memsz)))
-}
-
-/// A file-backed part and a zero part for each segment.
-fn map_segments(
-    mm: &mut Mm,
-    arena: &mut Arena,
-    file: &Rc<File>,
-    image: &elf::Image,
-    bias: u64,
-) -> Result<(), Errno> {
-    let up = |a| page_up(a).ok_or(Errno::ENOMEM);
-    for segment in &image.segments {
-        let start = page_down(bias.wrapping_add(segment.vaddr));
-        let prot = Prot { read: segment.read, write: segment.write, exec: segment.execute };
-        let file_end = bias.wrapping_add(segment.vaddr + segment.filesz);
-        let end = up(bias.wrapping_add(segment.vaddr + segment.memsz))?;
-        let zeros_from = if segment.filesz > 0 { up(file_end)? } else { start };
-        let area = |start, end, backing| Area {
-            start,
-            end,
-            prot,
-            flags: AreaFlags::default(),
-            backing,
-            name: "",
-        };
-        if segment.filesz > 0 {
-            let offset = page_down(segment.file_offset);
-            let backing = Backing::File { object: file.object.clone(), offset };
-            mm.insert(area(start, zeros_from, backing))?;
-        }
-        if end > zeros_from {
-            mm.insert(area(zeros_from, end, Backing::Anonymous))?;
-        }
-        // `padzero`: the rest of the last file page, if it can be written.
-        let partial = segment.filesz > 0 && file_end % PAGE != 0;
-        if segment.memsz > segment.filesz && segment.write && partial {
-            let zeros = vec![0; (zeros_from - file_end) as usize];
-            let _ = mm.write(arena, file_end, &zeros);
-            mm.kernel_faults.clear();
-        }
-    }
-    Ok(())
-}
-
-/// The vvar page and, above it, the vDSO.
-fn map_vdso(mm: &mut Mm, arena: &mut Arena, plan: &Layout, config: &Config) -> Result<(), Errno> {
-    let (Some(vvar), Some(at)) = (plan.vvar, plan.vdso) else { return Ok(()) };
-    let page = Vvar::new(config.boot_time).page();
-    let data = special(arena, page.as_slice())?;
-    let code = special(arena, &config.vdso.image(mm.arch))?;
-    let fixed = AreaFlags { read_only: true, ..AreaFlags::default() };
-    for (start, frames, prot, flags, name) in [
-        (vvar, data, Prot::R, fixed, "[vvar]"),
-        (at, code, Prot::RX, AreaFlags::default(), "[vdso]"),
-    ] {
-        mm.insert(Area {
-            start,
-            end: start + frames.len() as u64 * PAGE,
-            prot,
-            flags,
-            backing: Backing::Special { frames, first: 0 },
-            name,
-        })?;
-    }
-    Ok(())
-}
-
-/// Frames that hold `bytes`.
-fn special(arena: &mut Arena, bytes: &[u8]) -> Result<Rc<[crate::engine::Frame]>, Errno> {
-    bytes
-        .chunks(PAGE as usize)
-        .map(|chunk| {
-            let frame = arena.alloc().ok_or(Errno::ENOMEM)?;
-            arena.bytes_mut(frame)[..chunk.len()].copy_from_slice(chunk);
-            Ok(frame)
-        })
-        .collect()
-}
-
-/// Maps the stack and writes what [`stack::build`] laid out.
-fn map_stack(state: &mut State, stack: &stack::Stack, executable: bool) -> Result<(), Errno> {
-    let top = state.mm.layout.stack_top;
-    let limit = state.mm.layout.stack_limit;
-    let wanted = page_down(stack.sp.saturating_sub(STACK_ROOM));
-    let start = wanted.max(top.saturating_sub(limit.max(STACK_GUARD))).min(page_down(stack.sp));
-    state.mm.insert(Area {
-        start,
-        end: top,
-        prot: Prot { exec: executable, ..Prot::RW },
-        flags: AreaFlags { grows_down: true, ..AreaFlags::default() },
-        backing: Backing::Anonymous,
-        name: "[stack]",
-    })?;
-    state.write_user(stack.sp, &stack.bytes)?;
-    // The copies of `execve` belong to the old program's accounts.
-    state.mm.kernel_faults.clear();
-    let part = |(from, to): (u64, u64)| {
-        let at = |a: u64| a.saturating_sub(stack.sp) as usize;
-        stack.bytes.get(at(from)..at(to)).unwrap_or_default().to_vec()
-    };
-    let auxv = stack.auxv.iter().flat_map(|&(k, v)| [k, v]).flat_map(u64::to_le_bytes).collect();
-    let (cmdline, environ) = (part(stack.args), part(stack.env));
-    state.task.image = Image { auxv, cmdline, environ, sframe: None };
-    Ok(())
 }

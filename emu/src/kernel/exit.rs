@@ -5,7 +5,7 @@ use arch::Arch;
 use crate::kernel::paths::{EntryPath, ExitLoop};
 use crate::kernel::symbols::Named;
 use crate::kernel::task::WorkBits;
-use crate::kernel::{Kernel, Point, State, signal, task_work};
+use crate::kernel::{Kernel, Point, State, scheduler, signal, task_work};
 
 /// The whole way back, from where all but the first [`EntryPath::exit`] functions of
 /// `path` have returned. Entered with interrupts off.
@@ -74,7 +74,8 @@ fn read_work(state: &mut State) -> WorkBits {
 async fn pass(k: &Kernel, work: WorkBits) -> Task {
     k.step(Point::ExitX2, |s| s.cpu.irqs_on = true).await;
     if work.need_resched {
-        k.step(Point::ExitResched, |s| s.task.work.need_resched = false).await;
+        k.step(Point::ExitResched, |_| ()).await;
+        scheduler::schedule(k).await;
     }
     if work.uprobe {
         k.step(Point::ExitUprobe, |s| s.task.work.uprobe = false).await;

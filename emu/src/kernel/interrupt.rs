@@ -13,8 +13,11 @@ use crate::kernel::sampling::{self, Interrupted, Overflow, UserPart};
 use crate::kernel::state::{HARDIRQ, NMI, PmuIrq};
 use crate::kernel::step::Path;
 use crate::kernel::symbols::{Function, Named};
-use crate::kernel::{Kernel, Point, State, entry, exit};
-use crate::perf::record::Time;
+use crate::kernel::timers::Timer;
+use crate::kernel::wait::Woken;
+use crate::kernel::{Kernel, Point, State, entry, exit, scheduler};
+use crate::perf::context::Slot;
+use crate::perf::record::{Event, Time};
 
 /// What comes before the next step of the path that runs.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub enum Pending {
     Pmu,
     /// The self-interrupt of raised irq_work.
     IrqWork,
+    /// Another CPU asks this one to look at its queue.
+    Resched,
     /// The timer fires.
     Timer,
 }
@@ -45,15 +50,31 @@ pub fn due(state: &mut State) -> Option<Pending> {
         PmuIrq::Nmi => cpu.level() == 3,
         PmuIrq::Irq => masked,
     };
-    if !pmu_masked && state.perf.overflowed(false).is_some() {
+    if !pmu_masked && state.overflowed(false).is_some() {
         return Some(Pending::Pmu);
     }
     if masked {
         return None;
     }
-    match cpu.irq_work.is_raised() {
-        true => Some(Pending::IrqWork),
-        false => (state.perf.next_deadline() <= cpu.clock).then_some(Pending::Timer),
+    if cpu.irq_work.is_raised() {
+        return Some(Pending::IrqWork);
+    }
+    if cpu.resched_ipi {
+        return Some(Pending::Resched);
+    }
+    (state.next_deadline() <= cpu.clock).then_some(Pending::Timer)
+}
+
+/// What comes now, in user mode.
+pub fn due_in_user(state: &State) -> Option<Pending> {
+    if state.overflowed(true).is_some() {
+        Some(Pending::Pmu)
+    } else if state.cpu.irq_work.is_raised() {
+        Some(Pending::IrqWork)
+    } else if state.cpu.resched_ipi {
+        Some(Pending::Resched)
+    } else {
+        (state.next_deadline() <= state.cpu.clock).then_some(Pending::Timer)
     }
 }
 
@@ -77,7 +98,7 @@ pub async fn pmu_in_user(k: &Kernel) {
     let path = &paths::of(k.arch()).pmu;
     let processor = |s: &mut State| {
         let nmi = s.config.pmu_irq == PmuIrq::Nmi;
-        s.perf.counting = false;
+        s.cpu.counting = false;
         s.enter_kernel(path.functions[0].into(), nmi);
     };
     let regs = entry::begin_with(k, path, processor, entry::save_regs).await;
@@ -104,13 +125,13 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
         })
         .await;
     k.enter(functions).await;
-    let mut next = k.step(Point::NmiHandler, |s| s.perf.overflowed(in_user)).await;
-    while let Some(index) = next {
-        let user = sampling::request(k, index).await;
+    let mut next = k.step(Point::NmiHandler, |s| s.overflowed(in_user)).await;
+    while let Some(slot) = next {
+        let user = sampling::request(k, slot).await;
         next = k
             .step(Point::NmiSample, |s| {
-                s.sample(index, at, None, user);
-                s.perf.overflowed(in_user)
+                s.sample(slot, at, None, user);
+                s.overflowed(in_user)
             })
             .await;
     }
@@ -134,7 +155,7 @@ pub fn timer_in_kernel(k: Kernel) -> Path<'static, ()> {
         k.enter(inner).await;
         timer_handler(&k, at, handler).await;
         k.leave(inner).await;
-        k.last_step(Point::IrqReturn, |s| return_to_kernel(s, &saved));
+        end_in_kernel(&k, &saved).await;
     })
 }
 
@@ -156,7 +177,7 @@ pub fn irq_work_in_kernel(k: Kernel) -> Path<'static, ()> {
         k.enter(inner).await;
         irq_work_handler(&k, handler).await;
         k.leave(inner).await;
-        k.last_step(Point::IrqReturn, |s| return_to_kernel(s, &saved));
+        end_in_kernel(&k, &saved).await;
     })
 }
 
@@ -167,6 +188,51 @@ pub async fn irq_work_in_user(k: &Kernel) {
     irq_work_handler(k, &path.functions[path.bookkeeping..]).await;
     k.leave(&path.functions[path.exit..path.bookkeeping]).await;
     exit::to_user_mode(k, path).await;
+}
+
+/// Another CPU's request arrives in kernel code.
+pub fn resched_in_kernel(k: Kernel) -> Path<'static, ()> {
+    Box::pin(async move {
+        let path = &paths::of(k.arch()).kernel_resched;
+        let saved = k.step(Point::IrqDeliver, |s| deliver(s, path, false)).await;
+        let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
+        k.enter(inner).await;
+        resched_handler(&k, handler).await;
+        k.leave(inner).await;
+        end_in_kernel(&k, &saved).await;
+    })
+}
+
+/// The same in user code: its exit goes through the exit loop, which looks at the queue.
+pub async fn resched_in_user(k: &Kernel) {
+    let path = &paths::of(k.arch()).resched;
+    entry::begin(k, path).await;
+    resched_handler(k, &path.functions[path.bookkeeping..]).await;
+    k.leave(&path.functions[path.exit..path.bookkeeping]).await;
+    exit::to_user_mode(k, path).await;
+}
+
+/// `scheduler_ipi` does nothing: that there was an interrupt is enough.
+async fn resched_handler(k: &Kernel, functions: &[Named]) {
+    k.step(Point::IrqEnter, |s| {
+        s.cpu.nmi_masked = false;
+        s.cpu.preempt_count += HARDIRQ;
+    })
+    .await;
+    k.enter(functions).await;
+    k.step(Point::Resched, |s| s.cpu.resched_ipi = false).await;
+    k.leave(functions).await;
+    k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
+}
+
+/// E-10: an interrupt of kernel code that had interrupts on ends in another task's turn, if that is
+/// due. The idle task looks by itself.
+async fn end_in_kernel(k: &Kernel, saved: &Saved) {
+    let preempts = |s: &mut State| s.preempts(saved.irqs_on) && !s.task.is_idle();
+    if k.step(Point::IrqPreempt, preempts).await {
+        scheduler::preempt(k).await;
+    }
+    k.last_step(Point::IrqReturn, |s| return_to_kernel(s, saved));
 }
 
 async fn irq_work_handler(k: &Kernel, functions: &[Named]) {
@@ -187,18 +253,20 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
         .step(Point::IrqEnter, |s| {
             s.cpu.nmi_masked = false;
             s.cpu.preempt_count += HARDIRQ;
+            run_timers(s);
             expired(s)
         })
         .await;
     k.enter(functions).await;
-    while let Some(index) = next {
-        let user = match k.constant(|s| clock_excluded(s, index, &at)) {
+    while let Some((slot, skipped)) = next {
+        // What interrupts the idle task is nobody's.
+        let user = match skipped || clock_excluded(&k.constant(|s| s.event(slot).clone()), &at) {
             true => UserPart::Immediate,
-            false => sampling::request(k, index).await,
+            false => sampling::request(k, slot).await,
         };
         next = k
             .step(Point::IrqHandler, |s| {
-                cpu_clock(s, index, at, user);
+                cpu_clock(s, slot, at, user);
                 expired(s)
             })
             .await;
@@ -208,38 +276,47 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
 }
 
 /// The modes that an event skips.
-fn clock_excluded(state: &State, index: usize, at: &Interrupted) -> bool {
-    let event = &state.perf.session.events[index];
+fn clock_excluded(event: &Event, at: &Interrupted) -> bool {
     match at {
         Interrupted::User(_) => event.exclude_user,
         Interrupted::Kernel { .. } => event.exclude_kernel,
     }
 }
 
-fn expired(state: &State) -> Option<usize> {
-    if state.perf.closed {
-        return None;
-    }
-    state.perf.deadlines.iter().position(|&t| t <= state.cpu.clock)
+/// A clock event whose timer has expired, and whether it skips the idle task, which runs.
+fn expired(state: &State) -> Option<(Slot, bool)> {
+    state.expired_clock().map(|slot| (slot, state.task.is_idle()))
 }
 
 /// `perf_swevent_hrtimer`: a sample of the interrupted context, the timer forwarded. The
 /// idle and excluded modes are skipped.
-fn cpu_clock(state: &mut State, index: usize, at: Interrupted, user: UserPart) {
+fn cpu_clock(state: &mut State, slot: Slot, at: Interrupted, user: UserPart) {
     let now = state.cpu.clock;
-    let excluded = clock_excluded(state, index, &at);
-    let period = state.perf.counters[index].period;
-    state.perf.counters[index].left = 0;
+    let excluded = clock_excluded(state.event(slot), &at) || state.task.is_idle();
+    let counter = &mut state.instance_mut(slot).counter;
+    counter.left = 0;
     if excluded {
-        state.perf.counters[index].left = period as i64;
+        counter.left = counter.period as i64;
     } else {
-        state.perf.counters[index].total += period;
-        state.sample(index, at, None, user);
+        counter.total += counter.period;
+        state.sample(slot, at, None, user);
     }
     // `hrtimer_forward_now` with a floor of 10 µs.
-    let step: Time = state.perf.counters[index].period.max(10_000);
-    let behind = now.saturating_sub(state.perf.deadlines[index]) / step + 1;
-    state.perf.deadlines[index] += behind * step;
+    let instance = state.instance_mut(slot);
+    let step: Time = instance.counter.period.max(10_000);
+    let behind = now.saturating_sub(instance.deadline) / step + 1;
+    instance.deadline += behind * step;
+}
+
+/// The kernel's own timers that have fired.
+fn run_timers(state: &mut State) {
+    while let Some(timer) = state.cpu.timers.fired(state.cpu.clock) {
+        match timer {
+            Timer::Timeout(task) => state.wake_task(task, Woken::Late),
+            Timer::Real(pid) => state.real_timer_fired(pid),
+            Timer::Slice => state.slice_is_over(),
+        }
+    }
 }
 
 /// What an interrupt of kernel code puts aside.
@@ -257,7 +334,7 @@ const INTERRUPT_FRAME: u64 = 8 * 21;
 /// A PMU overflow is delivered. An NMI has its own stack.
 fn deliver_pmu(state: &mut State, path: &NestedPath) -> Saved {
     let saved = deliver(state, path, state.config.pmu_irq == PmuIrq::Nmi);
-    state.perf.counting = false;
+    state.cpu.counting = false;
     saved
 }
 
@@ -274,12 +351,12 @@ fn deliver(state: &mut State, path: &NestedPath, nmi: bool) -> Saved {
         sp: (sp - INTERRUPT_FRAME) & !15,
         fp: context.fp,
     };
-    let State { task, cpu, arena, perf, .. } = state;
+    let State { task, cpu, arena, .. } = state;
     let stack = if nmi { &cpu.nmi_stack } else { &task.stack };
     inner.push(stack, arena, context.ip);
     cpu.kernel = Some(inner);
     cpu.functions.push(function);
-    Saved { context, irqs_on, nmi_masked, counting: perf.counting }
+    Saved { context, irqs_on, nmi_masked, counting: cpu.counting }
 }
 
 /// Ends [`deliver`].
@@ -288,5 +365,5 @@ fn return_to_kernel(state: &mut State, saved: &Saved) {
     state.cpu.kernel = Some(saved.context);
     state.cpu.irqs_on = saved.irqs_on;
     state.cpu.nmi_masked = saved.nmi_masked;
-    state.perf.counting = saved.counting;
+    state.cpu.counting = saved.counting;
 }

@@ -41,6 +41,11 @@ impl KernelStack {
         Some(KernelStack { base, frames })
     }
 
+    /// Gives its memory back.
+    pub fn free(&self, arena: &mut Arena) {
+        self.frames.iter().for_each(|&frame| arena.free(frame));
+    }
+
     /// One past the highest address.
     pub const fn top(&self) -> u64 {
         self.base + SIZE

@@ -6,6 +6,7 @@
 
 use arch::Regs;
 
+use crate::kernel::task::TaskId;
 use crate::kernel::user::Present;
 
 /// See the module.
@@ -20,6 +21,21 @@ pub trait Observer: std::fmt::Debug {
 
     /// Code was mapped: file offset `pgoff` of `path` is at `addr`.
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64);
+
+    /// The engine goes on with another task, whose thread id is `tid`.
+    fn switched(&mut self, tid: u32, task: TaskId) {
+        let _ = (tid, task);
+    }
+
+    /// `parent` made `child`, which begins where it is; with a stack of its own if `stack` is not 0.
+    fn forked(&mut self, parent: TaskId, child: TaskId, stack: u64) {
+        let _ = (parent, child, stack);
+    }
+
+    /// The task begins a new program.
+    fn exec(&mut self, task: TaskId) {
+        let _ = task;
+    }
 
     /// A sample was taken; user code is, or will go on, at `regs`. `sp_was_set`: since the
     /// last transfer of control, see [`crate::engine::flow::Event`].

@@ -118,7 +118,13 @@ pub struct Paths {
     pub pmu: EntryPath,
     /// The self-interrupt of irq_work in user code.
     pub irq_work: EntryPath,
-    /// The same in kernel code.
+    /// Another CPU's request to look at the queue, in user code.
+    pub resched: EntryPath,
+    /// The way of a new task to user mode.
+    pub fork: EntryPath,
+    /// The same as [`Paths::resched`] in kernel code.
+    pub kernel_resched: NestedPath,
+    /// The same as [`Paths::irq_work`] in kernel code.
     pub kernel_irq_work: NestedPath,
     /// Timer interrupt of kernel code.
     pub kernel_timer: NestedPath,
@@ -168,7 +174,7 @@ mod tests {
         for arch in Arch::ALL {
             let p = of(arch);
             let traps = TrapKind::ALL.map(p.trap);
-            let others = [p.syscall, p.page_fault, p.fetch_fault, p.timer, p.pmu, p.irq_work];
+            let others = [p.syscall, p.page_fault, p.fetch_fault, p.timer, p.pmu, p.irq_work, p.resched, p.fork];
             for path in traps.into_iter().chain(others) {
                 let names = path.functions.iter().map(|&f| Function::from(f).name(arch));
                 assert!(names.clone().all(|n| !n.is_empty()), "{arch}: {:?}", path.functions);
@@ -177,7 +183,7 @@ mod tests {
                 assert!(depths.iter().all(|d| (1..=most).contains(d)), "{path:?}");
                 assert!(path.bookkeeping <= path.unmasked && path.exit <= path.unmasked);
             }
-            for path in [p.kernel_timer, p.kernel_pmu, p.kernel_irq_work] {
+            for path in [p.kernel_timer, p.kernel_pmu, p.kernel_irq_work, p.kernel_resched] {
                 assert!((1..=path.functions.len()).contains(&path.bookkeeping), "{path:?}");
             }
         }

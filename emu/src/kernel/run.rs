@@ -1,17 +1,22 @@
-//! The task's life: user code, and the kernel paths that interrupt it.
+//! The executor: it lets the CPUs take their steps in the order of their clocks.
+//!
+//! ```text
+//! elect: the CPU that is behind ─► activate ─► poll the path of its task ─► records, births, ends
+//! ```
+//!
+//! A path gives way when its CPU is ahead of another ([`Kernel::step`]), and when its task is
+//! switched out. The order depends on nothing but the clocks, so a run is the same every time.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 
-use crate::engine::{Budget, EngineError, Exit};
-use crate::kernel::step::Stuck;
-use crate::kernel::task::Ending;
-use crate::kernel::{Kernel, State, do_exit, entry, fault, interrupt};
-use crate::perf::pmu;
-use crate::perf::record::Record;
-
-/// User instructions between two looks at the interrupt flag: about a tenth of a second.
-/// Counts are exact, so nothing that a guest or a profile shows depends on it.
-const SLICE: u64 = 50_000_000;
+use crate::engine::EngineError;
+use crate::kernel::step::Path;
+use crate::kernel::task::{Ending, TaskId};
+use crate::kernel::user_mode::{self, Birth};
+use crate::kernel::{Kernel, State, do_exit, idle};
+use crate::perf::record::{Record, Time};
 
 /// Our own failure while a guest runs; `E` is that of whoever takes the records.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +25,6 @@ pub enum RunError<E> {
     /// The CPU failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The kernel model failed.
-    #[error(transparent)]
-    Stuck(#[from] Stuck),
     /// The records could not be handed on.
     #[error(transparent)]
     Emit(E),
@@ -30,38 +32,44 @@ pub enum RunError<E> {
 
 /// Runs the guest to its end. Records go to `emit` in time order, in batches;
 /// `interrupted` is looked at often.
+///
+/// # Errors
+///
+/// [`RunError`]
 pub fn run<E>(
     k: &Kernel,
     interrupted: &AtomicBool,
     mut emit: impl FnMut(&[Record]) -> Result<(), E>,
 ) -> Result<Ending, RunError<E>> {
+    let mut paths = Paths::new(k);
+    let mut records = Ordered::default();
     loop {
-        let exit = k.with(run_user)?;
-        match exit {
-            Exit::Syscall => k.run(entry::syscall(k))?,
-            Exit::PageFault { page, access } => {
-                let cause = k.with(|s| fault::of_page(s, page, access));
-                k.run(fault::handle(k, cause))?;
-            }
-            Exit::Exception(e) => {
-                let cause = k.with(|s| fault::of_exception(s, e));
-                k.run(fault::handle(k, cause))?;
-            }
-            Exit::Budget => {}
+        let elected = k.with(|s| s.elect());
+        if let Some((at, cpu)) = elected {
+            let task = k.with(|s| s.go_on(at, cpu));
+            paths.poll(k, task);
         }
-        if k.with(|s| s.task.ending.is_none()) {
-            k.run(user_interrupts(k))?;
+        if let Some(failure) = k.with(|s| s.failure.take()) {
+            return Err(failure.into());
         }
-        let records = k.with(|s| std::mem::take(&mut s.perf.records));
-        if !records.is_empty() {
-            emit(&records).map_err(RunError::Emit)?;
-        }
+        records.add(k);
         let stop = interrupted.load(Ordering::Relaxed);
-        if let Some(ending) = k.with(|s| ending(s, stop)) {
+        let ending = match elected {
+            Some(_) => k.with(|s| ending(s, stop)),
+            None => Some(Ending::Deadlock),
+        };
+        let batch = match ending {
+            None => records.until(k.with(|s| s.horizon.min(s.cpu.clock))),
+            Some(_) => Vec::new(),
+        };
+        if !batch.is_empty() {
+            emit(&batch).map_err(RunError::Emit)?;
+        }
+        if let Some(ending) = ending {
             // A limit of ours, or Ctrl-C, does not go through the end of a task.
-            k.with(do_exit::close_events);
-            let last = k.with(|s| std::mem::take(&mut s.perf.records));
-            emit(&last).map_err(RunError::Emit)?;
+            k.with(do_exit::close_all_events);
+            records.add(k);
+            emit(&records.until(Time::MAX)).map_err(RunError::Emit)?;
             return Ok(ending);
         }
     }
@@ -69,59 +77,74 @@ pub fn run<E>(
 
 fn ending(state: &mut State, interrupted: bool) -> Option<Ending> {
     let limit = state.stats.instructions >= state.config.max_instructions;
-    state.task.ending.or(match (interrupted, limit) {
+    state.ending.or(match (interrupted, limit) {
         (true, _) => Some(Ending::Interrupted),
         (false, true) => Some(Ending::Limit),
         (false, false) => None,
     })
 }
 
-/// Runs user code until something happens.
-fn run_user(state: &mut State) -> Result<Exit, EngineError> {
-    let budget = user_budget(state);
-    if state.mm.stale {
-        state.mm.stale = false;
-        state.core.flush_tlb();
+impl State {
+    /// The present CPU is now `cpu`, at `at`; returns the task whose path goes on. What an idle CPU's
+    /// clock jumps over is idle time.
+    fn go_on(&mut self, at: Time, cpu: u32) -> TaskId {
+        self.activate(cpu);
+        self.cpu.clock = self.cpu.clock.max(at);
+        self.cpu.current
     }
-    state.core.set_clock(state.cpu.clock);
-    let began = state.cpu.clock;
-    let State { core, arena, mm, .. } = state;
-    let run = core.run(arena, &mut mm.table, budget)?;
-    state.cpu.clock += run.retired;
-    state.stats.instructions += run.retired;
-    state.stats.branches += run.branches;
-    state.perf.count_user(run.retired, run.branches);
-    state.tell(|timeline, s| timeline.user(s, began, run.retired));
-    Ok(run.exit)
 }
 
-/// How far user code may run: to the next overflow, timer, limit or look at the flag.
-fn user_budget(state: &State) -> Budget {
-    let mut budget = pmu::user_budget(state.perf.events());
-    let timer = state.perf.next_deadline().saturating_sub(state.cpu.clock);
-    let limit = state.config.max_instructions.saturating_sub(state.stats.instructions);
-    budget.instructions = budget.instructions.min(timer).min(limit).min(SLICE);
-    budget
-}
+/// The path of each task.
+struct Paths(BTreeMap<TaskId, Path<'static, ()>>);
 
-/// Interrupts that arrive between two user instructions.
-async fn user_interrupts(k: &Kernel) {
-    loop {
-        let (pmu, irq_work, timer) = k.with(|s| {
-            let pmu = s.perf.overflowed(true).is_some();
-            (pmu, s.cpu.irq_work.is_raised(), s.perf.next_deadline() <= s.cpu.clock)
+impl Paths {
+    /// Those of the tasks that are there at the start.
+    fn new(k: &Kernel) -> Paths {
+        let tasks: Vec<(TaskId, bool)> = k.with(|s| s.tasks().map(|t| (t.id, t.is_idle())).collect());
+        let mut paths = Paths(BTreeMap::new());
+        for (id, is_idle) in tasks {
+            let path: Path<'static, ()> = match is_idle {
+                true => Box::pin(idle::idle(k.clone())),
+                false => Box::pin(user_mode::live(k.clone(), Birth::Running)),
+            };
+            paths.0.insert(id, path);
+        }
+        paths
+    }
+
+    /// Lets the path of `task` go on until it gives way.
+    fn poll(&mut self, k: &Kernel, task: TaskId) {
+        if let Some(path) = self.0.get_mut(&task) {
+            // A path ends with its task, which is dead then.
+            let _ = path.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+        let (born, gone) = k.with(|s| {
+            (std::mem::take(&mut s.others.born), std::mem::take(&mut s.others.gone))
         });
-        if pmu {
-            interrupt::pmu_in_user(k).await;
-        } else if irq_work {
-            interrupt::irq_work_in_user(k).await;
-        } else if timer {
-            interrupt::timer_in_user(k).await;
-        } else {
-            return;
+        for id in born {
+            self.0.insert(id, Box::pin(user_mode::live(k.clone(), Birth::Forked)));
         }
-        if k.with(|s| s.task.ending.is_some()) {
-            return;
+        for id in gone {
+            self.0.remove(&id);
         }
+    }
+}
+
+/// Puts the records of all CPUs in time order.
+#[derive(Default)]
+struct Ordered(Vec<Record>);
+
+impl Ordered {
+    /// Takes what the kernel has written.
+    fn add(&mut self, k: &Kernel) {
+        k.with(|s| self.0.append(&mut s.perf.records));
+    }
+
+    /// Those before which no more can come: every CPU is at `now` or later.
+    fn until(&mut self, now: Time) -> Vec<Record> {
+        self.0.sort_by_key(Record::time);
+        let later = self.0.partition_point(|r| r.time() <= now);
+        let rest = self.0.split_off(later);
+        std::mem::replace(&mut self.0, rest)
     }
 }

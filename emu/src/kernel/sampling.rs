@@ -16,6 +16,7 @@ use crate::kernel::unwind::PERF;
 use crate::kernel::user::Present;
 use crate::kernel::{Kernel, Point, State};
 use crate::perf::callchain::{self, Chain};
+use crate::perf::context::Slot;
 use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, context};
 
 /// The context that a sample describes.
@@ -37,8 +38,8 @@ pub enum Interrupted {
 /// A software event that overflowed.
 #[derive(Clone, Debug)]
 pub struct Overflow {
-    /// Its index in the session.
-    pub event: usize,
+    /// Which.
+    pub slot: Slot,
     /// What it hit.
     pub at: Interrupted,
     /// A tracepoint's payload.
@@ -56,9 +57,9 @@ pub enum UserPart {
 
 /// `perf_callchain`: asks for a deferred unwind if the event wants it. A request that is
 /// refused, or answered with cookie 0, leaves the immediate walk.
-pub async fn request(k: &Kernel, event: usize) -> UserPart {
-    let wanted = k.constant(|s| s.wants_deferred(event));
-    if !wanted || !k.step(Point::CallchainUser, |s| s.task.has_mm).await {
+pub async fn request(k: &Kernel, slot: Slot) -> UserPart {
+    let wanted = k.constant(|s| s.wants_deferred(slot));
+    if !wanted || !k.step(Point::CallchainUser, |s| s.task.mm.is_some()).await {
         return UserPart::Immediate;
     }
     let design = k.design();
@@ -73,20 +74,20 @@ pub async fn request(k: &Kernel, event: usize) -> UserPart {
 /// Takes the overflow of a software event. Boxed: it happens inside any step.
 pub fn overflow(k: Kernel, o: Overflow) -> Path<'static, ()> {
     Box::pin(async move {
-        let user = request(&k, o.event).await;
-        k.step(Point::SoftwareSample, |s| s.sample(o.event, o.at, o.raw, user)).await;
+        let user = request(&k, o.slot).await;
+        k.step(Point::SoftwareSample, |s| s.sample(o.slot, o.at, o.raw, user)).await;
     })
 }
 
 impl State {
     /// Whether samples of the event ask for a deferred unwind if the task has user memory.
-    fn defers(&self, event: usize) -> bool {
-        self.wants_deferred(event) && self.task.has_mm
+    fn defers(&self, slot: Slot) -> bool {
+        self.wants_deferred(slot) && self.task.mm.is_some()
     }
 
     /// Whether the event's user callchains are wanted, deferred, and an unwinder is built.
-    fn wants_deferred(&self, event: usize) -> bool {
-        let event: &Event = &self.perf.session.events[event];
+    fn wants_deferred(&self, slot: Slot) -> bool {
+        let event: &Event = self.event(slot);
         event.callchain
             && event.defer
             && !event.exclude_callchain_user
@@ -105,21 +106,19 @@ impl State {
     }
 
     fn event_with_raw(&mut self, kind: EventKind, at: Option<&Regs>, raw: Option<Raw>) {
-        for index in 0..self.perf.session.events.len() {
-            if self.perf.session.events[index].kind == kind {
-                self.hit(index, at, raw.clone());
-            }
+        for (slot, _) in self.active(|k| k == kind) {
+            self.hit(slot, at, raw.clone());
         }
     }
 
-    /// Event `index` happened once, in user mode with the registers `at`, or in the kernel
+    /// An event happened once, in user mode with the registers `at`, or in the kernel
     /// code that runs now.
-    pub fn hit(&mut self, index: usize, at: Option<&Regs>, raw: Option<Raw>) {
-        let event = &self.perf.session.events[index];
+    pub fn hit(&mut self, slot: Slot, at: Option<&Regs>, raw: Option<Raw>) {
+        let event = self.event(slot);
         let excluded = if at.is_some() { event.exclude_user } else { event.exclude_kernel };
         // The fault of a kernel copy has the registers of the copy.
         let software = event.kind != EventKind::PageFaults;
-        if self.perf.closed || excluded || !self.perf.counters[index].count(1) {
+        if excluded || !self.instance_mut(slot).counter.count(1) {
             return;
         }
         let at = match (at, self.cpu.kernel) {
@@ -127,16 +126,18 @@ impl State {
             (None, Some(at)) => Interrupted::Kernel { at, software },
             (None, None) => return,
         };
-        if self.defers(index) {
-            self.overflows.push_back(Overflow { event: index, at, raw });
+        if self.defers(slot) {
+            self.overflows.push_back(Overflow { slot, at, raw });
         } else {
-            self.sample(index, at, raw, UserPart::Immediate);
+            self.sample(slot, at, raw, UserPart::Immediate);
         }
     }
 
-    /// Writes a sample of event `index`, whose counter has overflowed.
-    pub fn sample(&mut self, index: usize, at: Interrupted, raw: Option<Raw>, part: UserPart) {
-        let period = self.perf.counters[index].take(self.cpu.clock);
+    /// Writes a sample of an event whose counter has overflowed.
+    pub fn sample(&mut self, slot: Slot, at: Interrupted, raw: Option<Raw>, part: UserPart) {
+        let now = self.cpu.clock;
+        let instance = self.instance_mut(slot);
+        let (index, period) = (instance.event, instance.counter.take(now));
         let (mode, ip) = match &at {
             Interrupted::User(regs) => (CpuMode::User, regs.pc),
             Interrupted::Kernel { at, .. } => (CpuMode::Kernel, at.ip),
@@ -189,7 +190,7 @@ impl State {
                 chain.store_context(context::USER_DEFERRED);
                 chain.store_context(cookie);
             }
-            UserPart::Immediate if self.task.has_mm && !event.exclude_callchain_user => {
+            UserPart::Immediate if self.task.mm.is_some() && !event.exclude_callchain_user => {
                 callchain::walk_user(&mut chain, &user, &mut self.present());
             }
             UserPart::Immediate => {}

@@ -56,12 +56,26 @@ impl State {
     /// The deferred unwinder looks into SFrame sections first, on both architectures. The
     /// program's own section is registered; what the kernel says of it is ignored, as at exec.
     pub fn use_sframe(&mut self) {
+        self.unwind.sframe = true;
+        self.register_sframe_of_image();
+    }
+
+    /// A new address space gets its list, with the program's section.
+    pub fn register_sframe_of_image(&mut self) {
+        if !self.unwind.sframe {
+            return;
+        }
         let mut registry = empty(self.arch);
         if let Some((sframe, text)) = self.task.image.sframe.clone() {
             let _ = registry.register(sframe, text, &mut self.faultable());
             self.mm.kernel_faults.clear();
         }
-        self.unwind.sframe = Some(registry);
+        self.mm.sframe = Some(registry);
+    }
+
+    /// The list of a child's address space is empty: it is not copied at fork.
+    pub fn child_sframe(&self) -> Option<Registry> {
+        self.unwind.sframe.then(|| empty(self.arch))
     }
 
     /// Memory of the current process that may be faulted in.
@@ -75,9 +89,9 @@ impl State {
     ///
     /// As [`Registry::register`]; `EINVAL` in a kernel without it.
     pub fn add_sframe(&mut self, sframe: Range<u64>, text: Range<u64>) -> Result<u64, Errno> {
-        let mut registry = self.unwind.sframe.take().ok_or(Errno::EINVAL)?;
+        let mut registry = self.mm.sframe.take().ok_or(Errno::EINVAL)?;
         let added = registry.register(sframe, text, &mut self.faultable());
-        self.unwind.sframe = Some(registry);
+        self.mm.sframe = Some(registry);
         added.map(|()| 0).map_err(|e| e.errno())
     }
 
@@ -87,7 +101,7 @@ impl State {
     ///
     /// `EINVAL`: no such section, or another argument is not 0.
     pub fn remove_sframe(&mut self, start: u64, others: [u64; 3]) -> Result<u64, Errno> {
-        let registry = self.unwind.sframe.as_mut().filter(|_| others == [0; 3]);
+        let registry = self.mm.sframe.as_mut().filter(|_| others == [0; 3]);
         registry.ok_or(Errno::EINVAL)?.unregister(start).map(|()| 0).map_err(|e| e.errno())
     }
 }

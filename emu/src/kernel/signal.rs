@@ -11,17 +11,20 @@
 //! those of `SYNCHRONOUS_MASK`, then the lowest number, then the oldest. A forced signal
 //! that is blocked or ignored gets the default action.
 
+use std::cell::RefCell;
 use std::io::Write as _;
+use std::rc::Rc;
 
 use arch::fault::Fault;
 use arch::sigaction::{AltStack, SigAction};
 use arch::sigframe::{self, FrameInput};
 use arch::siginfo::SigInfo;
 use arch::signal::{DefaultAction, code, sa};
-use arch::{Arch, SigSet, Signal};
+use arch::{Arch, Errno, SigSet, Signal};
 
 use crate::kernel::symbols::Named;
-use crate::kernel::task::Ending;
+use crate::kernel::task::{Ending, TaskId};
+use crate::kernel::wait::{Wait, Woken, restart};
 use crate::kernel::{Kernel, Point, State, do_exit, exit, task_work};
 use crate::perf::record::Generated;
 
@@ -37,17 +40,24 @@ pub enum Target {
     Process,
 }
 
+/// Actions by signal number, from 1.
+type Actions = [SigAction; SIGNALS];
+
 /// Signal state of a task.
 #[derive(Debug)]
 pub struct Signals {
-    /// Actions by signal number, from 1.
-    actions: [SigAction; SIGNALS],
+    /// What threads with `CLONE_SIGHAND` share.
+    actions: Rc<RefCell<Actions>>,
     /// Blocked signals.
     pub blocked: SigSet,
     /// Mask to return to after `rt_sigsuspend`.
     pub saved_mask: Option<SigSet>,
-    /// Pending signals of the thread and of the process, in order of arrival.
-    pending: [Vec<SigInfo>; 2],
+    /// Pending signals of the thread, in order of arrival.
+    own: Vec<SigInfo>,
+    /// Those of the process.
+    shared: Rc<RefCell<Vec<SigInfo>>>,
+    /// The thread dies at its next look, with its process.
+    pub doomed: bool,
     /// Alternate stack.
     pub altstack: AltStack,
     /// The last fault, which frames show.
@@ -59,10 +69,12 @@ pub struct Signals {
 impl Default for Signals {
     fn default() -> Signals {
         Signals {
-            actions: [SigAction::default(); SIGNALS],
+            actions: Rc::new(RefCell::new([SigAction::default(); SIGNALS])),
             blocked: SigSet::EMPTY,
             saved_mask: None,
-            pending: Default::default(),
+            own: Vec::new(),
+            shared: Rc::default(),
+            doomed: false,
             altstack: AltStack::NONE,
             fault: Fault::default(),
             death: None,
@@ -71,18 +83,50 @@ impl Default for Signals {
 }
 
 impl Signals {
+    /// The state of a new task: a thread shares its process's queue; the actions are shared or
+    /// copied. Nothing is pending for it.
+    pub fn for_child(&self, is_thread: bool, shares_actions: bool) -> Signals {
+        let actions = match shares_actions {
+            true => self.actions.clone(),
+            false => Rc::new(RefCell::new(*self.actions.borrow())),
+        };
+        let shared = if is_thread { self.shared.clone() } else { Rc::default() };
+        // A child with its own stack has no alternate one; `vfork` and `fork` keep it.
+        let altstack = if is_thread { AltStack::NONE } else { self.altstack };
+        Signals { actions, shared, blocked: self.blocked, altstack, ..Signals::default() }
+    }
+
+    /// A new program: handlers are gone, what is ignored stays ignored, nobody shares the actions
+    /// any more.
+    pub fn flush_handlers(&mut self) {
+        let kept = self.actions.borrow().map(|action| match action.is_ignored() {
+            true => SigAction { handler: sa::SIG_IGN, ..SigAction::default() },
+            false => SigAction::default(),
+        });
+        self.actions = Rc::new(RefCell::new(kept));
+        self.altstack = AltStack::NONE;
+        self.fault = Fault::default();
+    }
+
+    /// `SIGCHLD` is ignored, or its action says that nobody waits: children leave no zombies.
+    pub fn reaps_children(&self) -> bool {
+        let action = self.action(Signal::SIGCHLD);
+        action.is_ignored() || action.has(sa::SA_NOCLDWAIT)
+    }
+
     /// The action of `signal`.
     pub fn action(&self, signal: Signal) -> SigAction {
-        self.actions.get(usize::from(signal.number()) - 1).copied().unwrap_or_default()
+        self.actions.borrow().get(usize::from(signal.number()) - 1).copied().unwrap_or_default()
     }
 
     /// Sets the action of `signal`. One that ignores it also drops it if it is pending.
     pub fn set_action(&mut self, signal: Signal, action: SigAction) {
-        if let Some(slot) = self.actions.get_mut(usize::from(signal.number()) - 1) {
+        if let Some(slot) = self.actions.borrow_mut().get_mut(usize::from(signal.number()) - 1) {
             *slot = action;
         }
         if self.is_ignored(signal) {
-            self.pending.iter_mut().for_each(|q| q.retain(|info| info.signal != signal));
+            self.own.retain(|info| info.signal != signal);
+            self.shared.borrow_mut().retain(|info| info.signal != signal);
         }
     }
 
@@ -105,7 +149,11 @@ impl Signals {
 
     /// A standard signal that is pending already stays as it is.
     fn queue(&mut self, info: SigInfo, target: Target) -> Generated {
-        let queue = &mut self.pending[target as usize];
+        let mut shared = self.shared.borrow_mut();
+        let queue = match target {
+            Target::Thread => &mut self.own,
+            Target::Process => &mut *shared,
+        };
         let once = !info.signal.is_realtime();
         if once && queue.iter().any(|p| p.signal == info.signal) {
             return Generated::AlreadyPending;
@@ -126,17 +174,19 @@ impl Signals {
 
     /// Signals that are pending, blocked ones included.
     pub fn pending_set(&self) -> SigSet {
-        self.pending.iter().flatten().fold(SigSet::EMPTY, |set, info| set.with(info.signal))
+        let shared = self.shared.borrow();
+        self.own.iter().chain(&*shared).fold(SigSet::EMPTY, |set, info| set.with(info.signal))
     }
 
     /// Whether a signal can be delivered now (`recalc_sigpending`).
     pub fn deliverable(&self) -> bool {
-        !self.pending_set().minus(self.blocked).is_empty()
+        self.doomed || !self.pending_set().minus(self.blocked).is_empty()
     }
 
     /// Takes the next signal of `allowed` (`dequeue_signal`).
     pub fn take(&mut self, allowed: SigSet) -> Option<SigInfo> {
-        self.pending.iter_mut().find_map(|queue| {
+        let mut shared = self.shared.borrow_mut();
+        [&mut self.own, &mut *shared].into_iter().find_map(|queue| {
             let allowed = queue.iter().enumerate().filter(|(_, i)| allowed.contains(i.signal));
             let next = allowed.min_by_key(|(_, i)| (!i.signal.is_synchronous(), i.signal.number()));
             next.map(|(at, _)| at).map(|at| queue.remove(at))
@@ -146,7 +196,7 @@ impl Signals {
     /// Takes the oldest signal that the kernel raised for an instruction of the thread
     /// (`dequeue_synchronous_signal`).
     fn take_synchronous(&mut self) -> Option<SigInfo> {
-        let queue = &mut self.pending[Target::Thread as usize];
+        let queue = &mut self.own;
         let own = |i: &SigInfo| i.signal.is_synchronous() && i.code > code::SI_USER;
         let at = queue.iter().position(|i| own(i) && !self.blocked.contains(i.signal))?;
         Some(queue.remove(at))
@@ -172,6 +222,13 @@ pub async fn deliver(k: &Kernel) -> exit::Task {
         })
         .await;
     if dead {
+        k.step(Point::SignalDie, |s| {
+            // A thread that dies with its process does so as that does.
+            if let Some(ending) = s.task.ending {
+                s.kill_group(ending);
+            }
+        })
+        .await;
         k.enter(&[Named::GroupExit, Named::DoExit]).await;
         do_exit::do_exit(k).await;
         return exit::Task::Gone;
@@ -188,6 +245,12 @@ pub async fn deliver(k: &Kernel) -> exit::Task {
 
 /// Takes signals until one has a handler (then it is [`State::caught`]) or none is left.
 fn get_signal(state: &mut State) -> bool {
+    if state.task.signals.doomed {
+        let group = state.task.process.borrow().group_exit;
+        state.task.ending = group.or(Some(Ending::Exited(0)));
+        state.task.work.signal_pending = false;
+        return false;
+    }
     while let Some(info) = state.task.signals.next() {
         let action = state.task.signals.action(info.signal);
         state.trace_signal_deliver(&info, action);
@@ -196,6 +259,7 @@ fn get_signal(state: &mut State) -> bool {
         }
         if !action.is_default() {
             state.task.caught = Some(info);
+            restart_call(state, Some(action));
             return true;
         }
         match info.signal.default_action() {
@@ -210,12 +274,40 @@ fn get_signal(state: &mut State) -> bool {
         }
     }
     settle(state);
+    restart_call(state, None);
     // No handler: `rt_sigsuspend`'s mask ends here.
     if let Some(mask) = state.task.signals.saved_mask.take() {
         state.task.signals.blocked = mask;
         settle(state);
     }
     false
+}
+
+/// A call that a signal interrupted is made again, or fails with `EINTR`, as its result register
+/// and the handler's action say.
+fn restart_call(state: &mut State, handler: Option<SigAction>) {
+    let (nr, mut regs) = (state.task.orig_nr, state.user_regs());
+    if nr == u64::MAX {
+        return;
+    }
+    let again = match (regs.ret(), handler) {
+        (restart::SYS, Some(action)) => action.has(sa::SA_RESTART),
+        (restart::NO_HANDLER | restart::BLOCK, Some(_)) => false,
+        (restart::SYS | restart::NO_HANDLER | restart::BLOCK, None) => true,
+        _ => return,
+    };
+    if again {
+        // Back to the system-call instruction, with the registers that it had.
+        regs.pc -= match regs.arch {
+            Arch::X86_64 => 2,
+            Arch::Aarch64 => 4,
+        };
+        regs.set_ret(state.task.restart_value);
+    } else {
+        regs.set_ret(Errno::EINTR.to_ret());
+    }
+    state.task.orig_nr = u64::MAX;
+    state.set_user_regs(&regs);
 }
 
 fn die(state: &mut State, info: SigInfo) {
@@ -237,7 +329,7 @@ fn setup_frame(state: &mut State) {
     let signals = &state.task.signals;
     let action = signals.action(info.signal);
     let regs = state.user_regs();
-    let fp = state.core.fp();
+    let fp = state.hw_fp();
     let mask = signals.saved_mask.unwrap_or(signals.blocked);
     let built = sigframe::build(&FrameInput {
         regs: &regs,
@@ -264,7 +356,7 @@ fn setup_frame(state: &mut State) {
         observer.signal(&regs, &built.regs, restorer);
     }
     if built.fp != fp {
-        state.core.set_fp(&built.fp);
+        state.set_hw_fp(&built.fp);
     }
     let signals = &mut state.task.signals;
     signals.altstack = built.altstack;
@@ -308,14 +400,59 @@ pub fn send_to_self(state: &mut State, signal: Signal, how: i32) {
     let (pid, uid) = (state.task.pid as i32, state.task.uid);
     debug_assert!(matches!(how, code::SI_USER | code::SI_TKILL));
     let target = if how == code::SI_TKILL { Target::Thread } else { Target::Process };
-    send(state, SigInfo::sent(signal, how, pid, uid), target);
+    send_to(state, state.task.id, SigInfo::sent(signal, how, pid, uid), target);
 }
 
-/// A signal that the task sends itself.
-pub fn send(state: &mut State, info: SigInfo, target: Target) {
-    let result = state.task.signals.send(info, target);
-    state.trace_signal_generate(&info, target == Target::Process, result);
-    settle(state);
+/// A signal for a thread, or for its process: then a thread that does not block it takes it, the
+/// first one if it can (`complete_signal`).
+pub fn send_to(state: &mut State, id: TaskId, info: SigInfo, target: Target) {
+    let Some(task) = state.task_mut(id) else { return };
+    let result = task.signals.send(info, target);
+    let (comm, tid, pid) = (task.name(), task.tid, task.pid);
+    state.trace_signal_generate(&info, (comm, tid), target == Target::Process, result);
+    if result == Generated::Ignored {
+        return;
+    }
+    let takes = |s: &State, id: TaskId| {
+        let task = s.task_of(id);
+        task.is_some_and(|t| !t.exiting && !t.signals.blocked.contains(info.signal))
+    };
+    let taker = match target {
+        Target::Process if !takes(state, id) => {
+            state.threads(pid).into_iter().find(|&id| takes(state, id))
+        }
+        _ => takes(state, id).then_some(id),
+    };
+    if let Some(taker) = taker {
+        state.settle_task(taker);
+        state.nudge(taker);
+    }
+    // Whoever waits for signals by `rt_sigtimedwait` has them blocked.
+    for id in state.waiters(Wait::Signal) {
+        if state.task_of(id).is_some_and(|t| t.pid == pid) {
+            state.wake_task(id, Woken::Up);
+        }
+    }
+}
+
+impl State {
+    /// `TIF_SIGPENDING` of a task follows what is deliverable.
+    fn settle_task(&mut self, id: TaskId) {
+        if let Some(task) = self.task_mut(id) {
+            task.work.signal_pending = task.signals.deliverable();
+        }
+    }
+
+    /// A task that has something to do on its way to user mode looks at it: one that waits and
+    /// may be interrupted goes on, one that runs on another CPU is interrupted (`kick_process`).
+    pub fn nudge(&mut self, id: TaskId) {
+        let Some(task) = self.task_of(id).filter(|t| t.work.any()) else { return };
+        let place = task.place;
+        if self.task_of(id).is_some_and(|t| t.work.signal_pending) {
+            self.wake_task(id, Woken::Interrupted);
+        }
+        self.kick_running(id, place);
+    }
 }
 
 /// A forced signal for a fault.
@@ -327,7 +464,8 @@ pub fn force(state: &mut State, info: SigInfo, fault: Fault) {
 /// A forced signal that leaves the last fault as it is (`force_sig`).
 pub fn force_again(state: &mut State, info: SigInfo) {
     let result = state.task.signals.force(info);
-    state.trace_signal_generate(&info, false, result);
+    let who = (state.task.name(), state.task.tid);
+    state.trace_signal_generate(&info, who, false, result);
     settle(state);
 }
 

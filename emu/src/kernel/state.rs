@@ -11,16 +11,21 @@ use crate::engine::stepper::Sight;
 use crate::engine::{Arena, Budget, Engine, EngineError, Mmu, Run};
 use crate::kernel::irq_work::IrqWork;
 use crate::kernel::kstack::{KernelContext, KernelStack};
+use crate::kernel::machine::Others;
 use crate::kernel::observer::Observer;
+use crate::kernel::process::Shared;
 use crate::kernel::sampling::Overflow;
 use crate::kernel::symbols::Function;
-use crate::kernel::task::Task;
+use crate::kernel::task::{Ending, Task, TaskId};
 use crate::kernel::timeline::Timeline;
+use crate::kernel::timers::Timers;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
 use crate::loader::vdso::Vdso;
 use crate::mem::Mm;
+use crate::mem::mm::MmId;
+use crate::perf::context::Context;
 use crate::perf::record::{EventKind, Record, Time};
 use crate::perf::session::Perf;
 
@@ -145,9 +150,70 @@ pub struct Cpu {
     pub irq_work: IrqWork,
     /// Unwind cookies given out so far (`unwind_ctx_ctr`).
     pub unwind_ctx_ctr: u32,
+    /// The task that runs.
+    pub current: TaskId,
+    /// Tasks that wait for their turn, the next one first.
+    pub queue: VecDeque<TaskId>,
+    /// The task that runs when no other can.
+    pub idle: TaskId,
+    /// It waits for an interrupt.
+    pub halted: bool,
+    /// Another CPU asked it to look at its queue: an interrupt is on its way.
+    pub resched_ipi: bool,
+    /// When the current task began to run.
+    pub since: Time,
+    /// When it was last accounted for.
+    pub accounted: Time,
+    /// The timer of the time slice runs.
+    pub slice: Option<crate::kernel::timers::TimerId>,
+    /// The kernel's timers.
+    pub timers: Timers,
+    /// Performance events that are open on the CPU.
+    pub events: Context,
+    /// The PMU counts; false from its interrupt to the return from it.
+    pub counting: bool,
+    /// Kernel instructions since the last modelled branch.
+    pub since_branch: u64,
 }
 
 impl Cpu {
+    /// CPU number `id` at the boot, with its idle task.
+    pub fn new(id: u32, nmi_stack: KernelStack, idle: TaskId) -> Cpu {
+        Cpu {
+            id,
+            irqs_on: true,
+            nmi_masked: false,
+            preempt_count: 0,
+            clock: 0,
+            kernel: None,
+            functions: Vec::new(),
+            nmi_stack,
+            irq_work: IrqWork::default(),
+            unwind_ctx_ctr: 0,
+            current: idle,
+            queue: VecDeque::new(),
+            idle,
+            halted: false,
+            resched_ipi: false,
+            since: 0,
+            accounted: 0,
+            slice: None,
+            timers: Timers::default(),
+            events: Context::default(),
+            counting: true,
+            since_branch: 0,
+        }
+    }
+
+    /// When it has something to do; `event` is when its next timer fires.
+    pub fn ready_at(&self, event: Time) -> Time {
+        if self.halted && !self.resched_ipi && self.queue.is_empty() {
+            event.max(self.clock)
+        } else {
+            self.clock
+        }
+    }
+
     /// The recursion level of the current context: 0 task, 1 softirq, 2 hardirq, 3 NMI.
     pub const fn level(&self) -> u8 {
         let nmi = self.preempt_count >> 28 != 0;
@@ -172,6 +238,10 @@ pub struct Config {
     pub vdso: Vdso,
     /// Run at most so many user instructions.
     pub max_instructions: u64,
+    /// Emulated CPUs.
+    pub cpus: u32,
+    /// Addresses vary with this seed.
+    pub aslr: Option<u64>,
 }
 
 impl Default for Config {
@@ -184,6 +254,8 @@ impl Default for Config {
             boot_time: 0,
             vdso: Vdso::default(),
             max_instructions: u64::MAX,
+            cpus: 1,
+            aslr: None,
         }
     }
 }
@@ -197,12 +269,30 @@ pub struct State {
     pub arena: Arena,
     /// The CPU core.
     pub core: Box<dyn UserCpu>,
-    /// Per-CPU state.
-    pub cpu: Cpu,
-    /// The address space.
-    pub mm: Mm,
-    /// The task.
-    pub task: Task,
+    /// The CPU that takes the present step.
+    pub cpu: Box<Cpu>,
+    /// The address space that it uses.
+    pub mm: Box<Mm>,
+    /// The task that runs on it.
+    pub task: Box<Task>,
+    /// The other CPUs, tasks and address spaces.
+    pub others: Others,
+    /// When the first of the other CPUs has something to do: the present one may not be ahead.
+    pub horizon: Time,
+    /// The task whose user registers the engine holds.
+    pub engine_task: TaskId,
+    /// The address space whose translations it has.
+    pub engine_mm: MmId,
+    /// The first process: the run ends with it.
+    pub first: u32,
+    /// How the run ended.
+    pub ending: Option<Ending>,
+    /// The engine failed.
+    pub failure: Option<EngineError>,
+    /// Processes that have ended and that nobody has waited for.
+    pub zombies: BTreeMap<u32, Shared>,
+    /// Pipes made.
+    pub pipes: u64,
     /// Files.
     pub vfs: Vfs,
     /// Performance events.
@@ -289,7 +379,7 @@ impl State {
     /// Kernel time passes.
     pub fn spend(&mut self, cost: u64) {
         self.cpu.clock += cost;
-        self.perf.count_kernel(cost);
+        self.count_kernel(cost);
     }
 
     /// The registers in the slot at the top of the task's kernel stack.
@@ -347,15 +437,20 @@ impl State {
     /// The processor enters kernel mode in `function`, at the bottom of the task's stack:
     /// nothing called it, so it has no frame record. `nmi` says that an NMI arrived.
     pub fn enter_kernel(&mut self, function: Function, nmi: bool) {
-        let fp = match self.arch {
-            Arch::X86_64 => 0,
-            Arch::Aarch64 => self.slot() + 8 * aarch64::pt_regs::METADATA as u64,
-        };
+        let fp = self.outermost_fp();
         let ip = function.step_address(self.arch, Point::EntryRaw);
         self.cpu.kernel = Some(KernelContext { ip, sp: self.slot(), fp });
         self.cpu.irqs_on = false;
         self.cpu.nmi_masked = nmi || self.arch == Arch::Aarch64;
         self.cpu.functions.push(function);
+    }
+
+    /// The frame pointer of the outermost function on a kernel stack.
+    pub fn outermost_fp(&self) -> u64 {
+        match self.arch {
+            Arch::X86_64 => 0,
+            Arch::Aarch64 => self.slot() + 8 * aarch64::pt_regs::METADATA as u64,
+        }
     }
 
     /// The return instruction to user mode: the slot's registers become the CPU's.
@@ -364,13 +459,13 @@ impl State {
         self.cpu.kernel = None;
         self.cpu.irqs_on = true;
         self.cpu.nmi_masked = false;
-        self.perf.counting = true;
-        if self.task.ending.is_some() {
+        self.cpu.counting = true;
+        if self.task.dead {
             return;
         }
         let regs = self.user_regs();
-        if regs != self.core.regs() {
-            self.core.set_regs(&regs);
+        if regs != self.hw_regs() {
+            self.set_hw_regs(&regs);
         }
     }
 

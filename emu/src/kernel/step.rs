@@ -3,16 +3,15 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::hash::Hash;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use arch::Arch;
 
 use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::symbols::{Function, Named};
 use crate::kernel::unwind::Design;
-use crate::kernel::{Point, State, sampling};
+use crate::kernel::{Point, State, sampling, scheduler};
 
 /// A boxed path: of an interrupt, which may arrive inside any step, or behind a trait.
 pub type Path<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -23,11 +22,6 @@ pub struct Kernel {
     state: Rc<RefCell<State>>,
     arch: Arch,
 }
-
-/// A path did not finish although nothing can make it go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("kernel model: a path waits for something that never comes; please report it")]
-pub struct Stuck;
 
 impl Kernel {
     /// Takes the machine.
@@ -59,6 +53,10 @@ impl Kernel {
     /// One indivisible step. The closure cannot await, and what it returns is all that a
     /// path knows of the state. Interrupts that are due arrive before this returns.
     pub async fn step<T: Hash>(&self, point: Point, f: impl FnOnce(&mut State) -> T) -> T {
+        // A CPU that is ahead lets the others catch up.
+        while self.is_ahead() {
+            scheduler::pause().await;
+        }
         let result = self.last_step(point, f);
         loop {
             let due = interrupt::due(&mut self.state.borrow_mut());
@@ -66,10 +64,17 @@ impl Kernel {
                 Some(Pending::Overflow(o)) => sampling::overflow(self.clone(), o).await,
                 Some(Pending::Pmu) => interrupt::pmu_in_kernel(self.clone()).await,
                 Some(Pending::IrqWork) => interrupt::irq_work_in_kernel(self.clone()).await,
+                Some(Pending::Resched) => interrupt::resched_in_kernel(self.clone()).await,
                 Some(Pending::Timer) => interrupt::timer_in_kernel(self.clone()).await,
                 None => return result,
             }
         }
+    }
+
+    /// Whether another CPU has something to do before this one.
+    fn is_ahead(&self) -> bool {
+        let state = self.state.borrow();
+        state.cpu.clock > state.horizon
     }
 
     /// The last step of an interrupt of kernel code: what is due then arrives in the step
@@ -109,14 +114,5 @@ impl Kernel {
     /// The innermost function returns.
     pub async fn ret(&self) {
         self.step(Point::Return, State::pop_function).await;
-    }
-
-    /// Runs a path to its end. With one CPU and a seeded schedule a step never waits.
-    pub fn run<T>(&self, path: impl Future<Output = T>) -> Result<T, Stuck> {
-        let mut path = pin!(path);
-        match path.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => Ok(result),
-            Poll::Pending => Err(Stuck),
-        }
     }
 }

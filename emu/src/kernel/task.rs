@@ -3,13 +3,54 @@
 use std::ops::Range;
 
 use arch::siginfo::SigInfo;
+use arch::signal::code;
 
-use crate::kernel::kstack::KernelStack;
+use crate::kernel::kstack::{KernelContext, KernelStack};
+use crate::kernel::machine::UserHw;
+use crate::kernel::process::{CpuTime, Shared};
 use crate::kernel::signal::Signals;
 use crate::kernel::state::SplitMix64;
+use crate::kernel::symbols::Function;
 use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::TaskInfo;
+use crate::kernel::vfs::FdTable;
+use crate::kernel::wait::{Block, Waiting};
+use crate::mem::mm::MmId;
+use crate::perf::context::Context;
 use crate::perf::record::Time;
+
+/// Names a task; unlike thread ids, none is used twice in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(pub u32);
+
+/// Where a task that does not run will go on in the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct SwitchedOut {
+    /// Where.
+    pub kernel: Option<KernelContext>,
+    /// Modelled functions on its path, innermost last.
+    pub functions: Vec<Function>,
+}
+
+/// Where a task is, as the scheduler sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// It is the current task of this CPU.
+    Running(u32),
+    /// It waits for its turn on this CPU.
+    Queued(u32),
+    /// It is blocked, or dead; it was on this CPU last.
+    Off(u32),
+}
+
+impl Place {
+    /// The CPU.
+    pub const fn cpu(self) -> u32 {
+        match self {
+            Place::Running(cpu) | Place::Queued(cpu) | Place::Off(cpu) => cpu,
+        }
+    }
+}
 
 /// Work bits (`TIF_*`) that the exit loop looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -50,6 +91,30 @@ pub enum Ending {
     Interrupted,
     /// Something unsupported under `--strict`.
     Strict,
+    /// Every task waits, and nothing can come.
+    Deadlock,
+}
+
+impl Ending {
+    /// `si_code` and `si_status` of the parent's signal.
+    pub const fn as_child_status(self) -> (i32, i32) {
+        match self {
+            Ending::Signalled(signal) => (code::CLD_KILLED, signal as i32),
+            Ending::Exited(status) => (code::CLD_EXITED, status as i32),
+            Ending::Limit | Ending::Interrupted | Ending::Strict | Ending::Deadlock => {
+                (code::CLD_EXITED, 0)
+            }
+        }
+    }
+
+    /// The status word of `wait4`.
+    pub const fn wait_status(self) -> u32 {
+        match self {
+            Ending::Signalled(signal) => signal as u32,
+            Ending::Exited(status) => (status as u32) << 8,
+            Ending::Limit | Ending::Interrupted | Ending::Strict | Ending::Deadlock => 0,
+        }
+    }
 }
 
 /// Resource limits by `RLIMIT_*` number: (soft, hard).
@@ -106,6 +171,40 @@ pub struct Image {
 /// One task.
 #[derive(Debug)]
 pub struct Task {
+    /// Its name in the machine.
+    pub id: TaskId,
+    /// What it shares with the other threads of its process.
+    pub process: Shared,
+    /// Performance events that are open on it.
+    pub events: Context,
+    /// User registers, while the engine holds another task's.
+    pub hw: Option<Box<UserHw>>,
+    /// Where it goes on, while it does not run.
+    pub out: SwitchedOut,
+    /// Where it is.
+    pub place: Place,
+    /// CPUs that it may run on, a bit each.
+    pub affinity: u64,
+    /// What it waits for.
+    pub waiting: Option<Waiting>,
+    /// How its present call waits.
+    pub block: Option<Block>,
+    /// Bytes that the present call has moved before it waited.
+    pub moved: u64,
+    /// When the time of that call is over.
+    pub deadline: Option<Time>,
+    /// Its address space; `None` for a thread of the kernel, and after `exit_mm`.
+    pub mm: Option<MmId>,
+    /// Open files.
+    pub fds: FdTable,
+    /// Working directory.
+    pub cwd: std::rc::Rc<std::cell::RefCell<String>>,
+    /// It has run its last step.
+    pub dead: bool,
+    /// CPU time.
+    pub times: CpuTime,
+    /// Its parent waits until it is done with the address space (`vfork`).
+    pub vfork: bool,
     /// Process id.
     pub pid: u32,
     /// Thread id.
@@ -128,8 +227,6 @@ pub struct Task {
     pub unwind: TaskInfo,
     /// `PF_EXITING`
     pub exiting: bool,
-    /// It has an address space: not after `exit_mm`.
-    pub has_mm: bool,
     /// Signal state.
     pub signals: Signals,
     /// The signal whose handler is about to be entered.
@@ -140,6 +237,8 @@ pub struct Task {
     pub gs_base: u64,
     /// Number of the system call being executed, `u64::MAX` outside one.
     pub orig_nr: u64,
+    /// What the result register held before the call.
+    pub restart_value: u64,
     /// `set_tid_address`
     pub clear_child_tid: u64,
     /// `set_robust_list`: head and length.
@@ -148,8 +247,6 @@ pub struct Task {
     pub rseq: Option<(u64, u32, u32)>,
     /// Resource limits.
     pub limits: Limits,
-    /// Nanoseconds spent asleep.
-    pub slept: u64,
     /// File mode creation mask.
     pub umask: u32,
     /// Set when the guest has ended.
@@ -160,11 +257,14 @@ pub struct Task {
     pub image: Image,
     /// Address of the vDSO's `rt_sigreturn`, 0 if there is none.
     pub vdso_sigreturn: u64,
-    /// The present system call goes to sleep until then before it returns.
-    pub sleep_until: Option<Time>,
 }
 
 impl Task {
+    /// Whether it is a CPU's idle task.
+    pub const fn is_idle(&self) -> bool {
+        self.tid == 0
+    }
+
     /// Name as text.
     pub fn name(&self) -> String {
         String::from_utf8_lossy(&self.comm).into_owned()

@@ -91,7 +91,7 @@ impl TaskWorks {
 impl Task {
     /// Whether a walk of its user stack makes sense: no thread of the kernel, not ending.
     pub const fn is_user(&self) -> bool {
-        self.has_mm && !self.exiting
+        self.mm.is_some() && !self.exiting
     }
 }
 

@@ -40,14 +40,14 @@ impl State {
     pub fn trace_sys_enter(&mut self, nr: u64, args: [u64; 6]) {
         let regs = self.user_regs();
         let called = Sysno::from_nr(self.arch, nr & NUMBER);
-        for index in 0..self.perf.session.events.len() {
-            match self.perf.session.events[index].kind {
+        for (slot, kind) in self.active(EventKind::is_tracepoint) {
+            match kind {
                 EventKind::SysEnter => {
-                    self.hit(index, None, Some(Raw::SysEnter { id: nr as i64, args }));
+                    self.hit(slot, None, Some(Raw::SysEnter { id: nr as i64, args }));
                 }
                 EventKind::SysEnterOf(call) if Some(call) == called => {
                     let raw = Raw::SysEnterOf { call, nr: nr as i32, args };
-                    self.hit(index, Some(&regs), Some(raw));
+                    self.hit(slot, Some(&regs), Some(raw));
                 }
                 _ => {}
             }
@@ -60,20 +60,26 @@ impl State {
         let ret = regs.ret() as i64;
         let called = nr.and_then(|nr| Sysno::from_nr(self.arch, nr & NUMBER));
         let id = nr.map_or(-1, |nr| nr as i64);
-        for index in 0..self.perf.session.events.len() {
-            match self.perf.session.events[index].kind {
-                EventKind::SysExit => self.hit(index, None, Some(Raw::SysExit { id, ret })),
+        for (slot, kind) in self.active(EventKind::is_tracepoint) {
+            match kind {
+                EventKind::SysExit => self.hit(slot, None, Some(Raw::SysExit { id, ret })),
                 EventKind::SysExitOf(call) if Some(call) == called => {
                     let raw = Raw::SysExitOf { call, nr: id as i32, ret };
-                    self.hit(index, Some(&regs), Some(raw));
+                    self.hit(slot, Some(&regs), Some(raw));
                 }
                 _ => {}
             }
         }
     }
 
-    /// A signal was sent to the task; `group` says: to its process.
-    pub fn trace_signal_generate(&mut self, info: &SigInfo, group: bool, result: Generated) {
+    /// A signal was sent to the task `who` (name, thread id); `group` says: to its process.
+    pub fn trace_signal_generate(
+        &mut self,
+        info: &SigInfo,
+        who: (String, u32),
+        group: bool,
+        result: Generated,
+    ) {
         if !self.perf.wants(EventKind::SignalGenerate) {
             return;
         }
@@ -81,8 +87,8 @@ impl State {
             signal: info.signal.number().into(),
             errno: info.errno,
             code: info.code,
-            comm: self.task.name(),
-            pid: self.task.tid,
+            comm: who.0,
+            pid: who.1,
             group,
             result,
         };
@@ -104,13 +110,13 @@ impl State {
         self.tracepoint(EventKind::SignalDeliver, raw);
     }
 
-    /// The task ends.
-    pub fn trace_process_exit(&mut self) {
+    /// The task ends, perhaps as the last of its process.
+    pub fn trace_process_exit(&mut self, group_dead: bool) {
         if !self.perf.wants(EventKind::ProcessExit) {
             return;
         }
         let (comm, pid) = (self.task.name(), self.task.tid);
-        let raw = Raw::ProcessExit { comm, pid, prio: DEFAULT_PRIO, group_dead: true };
+        let raw = Raw::ProcessExit { comm, pid, prio: DEFAULT_PRIO, group_dead };
         self.tracepoint(EventKind::ProcessExit, raw);
     }
 }

@@ -12,7 +12,6 @@ use std::fmt;
 use std::rc::Rc;
 
 use arch::{Arch, Errno};
-use unwinder::sframe::Registry;
 
 use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
@@ -169,9 +168,9 @@ pub struct Unwind {
     pub traversals: u32,
     /// What the clock of the timestamp design shows.
     pub clock: Clock,
-    /// The SFrame sections that are looked into first; `None` in a kernel that has only the
-    /// walk by frame pointer, which is that of x86_64.
-    pub sframe: Option<Registry>,
+    /// SFrame sections of a process are looked into first; else the kernel has only the walk by
+    /// frame pointer, which is that of x86_64.
+    pub sframe: bool,
     /// Calls of [`Tracer::Log`]s.
     pub calls: Vec<Call>,
     /// Stores to a task's unwind state on the exit path.
@@ -211,7 +210,7 @@ impl Unwind {
             mask: 0b111,
             traversals: 0,
             clock: Clock::default(),
-            sframe: None,
+            sframe: false,
             calls: Vec::new(),
             exit_stores: 0,
         }
@@ -220,7 +219,7 @@ impl Unwind {
     /// Whether the unwinder is built: on x86_64 in Linux 7.3, with SFrame everywhere. Elsewhere perf takes the
     /// attribute bit and ignores it.
     pub const fn available(&self, arch: Arch) -> bool {
-        matches!(arch, Arch::X86_64) || self.sframe.is_some()
+        matches!(arch, Arch::X86_64) || self.sframe
     }
 
     /// Puts a work in front of the list.
@@ -256,7 +255,7 @@ async fn perf_callback(k: &Kernel, trace: &[u64], cookie: u64) {
         [Named::UnwindCallback, Named::IterateSb, Named::IterateCtx, Named::DeferredOutput];
     k.enter(&FUNCTIONS).await;
     k.step(Point::DeferredOutput, |s| {
-        if s.perf.closed || !s.perf.session.events.iter().any(|e| e.defer) {
+        if !s.instances().any(|(_, event, _)| event.defer) {
             return;
         }
         s.perf.records.push(Record::CallchainDeferred {

@@ -2,7 +2,7 @@
 
 use arch::Errno;
 
-use crate::engine::{Access, Arena, Frame};
+use crate::engine::{Access, Arena, Frame, Perms};
 use crate::mem::mm::{MIN_ADDR, STACK_GUARD};
 use crate::mem::object::ObjectError;
 use crate::mem::{Area, Backing, Mm, PAGE, Prot, Pte, page_down};
@@ -62,7 +62,19 @@ impl Mm {
             return Ok(());
         }
         let pte = match old {
-            Some(pte) if pte.owned => Pte { perms: area.prot.hardware(), ..pte },
+            // Another address space has it too, since a fork: copied at the first store.
+            Some(pte) if pte.owned && pte.cow && arena.is_shared(pte.frame) => match access {
+                Access::Write => {
+                    let copy = self.copy_page(arena, &area, pte.frame).map_err(fail)?;
+                    arena.free(pte.frame);
+                    copy
+                }
+                _ => {
+                    let perms = Perms { write: false, ..area.prot.hardware() };
+                    Pte { perms, ..pte }
+                }
+            },
+            Some(pte) if pte.owned => Pte { perms: area.prot.hardware(), cow: false, ..pte },
             // Never a copy: all who map it see the store.
             Some(_) if area.flags.shared => {
                 self.new_page(arena, &area, page, access).map_err(fail)?
@@ -85,7 +97,7 @@ impl Mm {
             page.copy_from_slice(arena.bytes(from));
             arena.bytes_mut(frame).copy_from_slice(&page);
         }
-        Ok(Pte { frame, perms: area.prot.hardware(), owned: true })
+        Ok(Pte { frame, perms: area.prot.hardware(), owned: true, cow: false })
     }
 
     /// The page as its first access finds it.
@@ -113,14 +125,14 @@ impl Mm {
             }
         };
         if area.flags.shared {
-            return Ok(Pte { frame, perms, owned: false });
+            return Ok(Pte { frame, perms, owned: false, cow: false });
         }
         if access == Access::Write {
             return self.copy_page(arena, area, frame);
         }
         // Shared until the first store.
         perms.write = false;
-        Ok(Pte { frame, perms, owned: false })
+        Ok(Pte { frame, perms, owned: false, cow: false })
     }
 
     /// Grows an area of the stack kind down to `addr` if `RLIMIT_STACK`, `RLIMIT_AS` and

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use arch::{Arch, Errno};
+use unwinder::sframe::Registry;
 
 use crate::engine::{Arena, Frame};
 use crate::mem::{Area, AreaFlags, Backing, Object, PAGE, PageTable, Prot, page_down};
@@ -37,9 +38,17 @@ pub struct MmLayout {
     pub address_limit: u64,
 }
 
+/// Names an address space; none is used twice in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MmId(pub u32);
+
 /// One address space.
 #[derive(Debug)]
 pub struct Mm {
+    /// Its name.
+    pub id: MmId,
+    /// Tasks that have it; at 0 its pages are free.
+    pub users: u32,
     /// Architecture, for limits.
     pub arch: Arch,
     /// Fixed places.
@@ -47,9 +56,9 @@ pub struct Mm {
     /// Areas by first address, not overlapping.
     pub(super) areas: BTreeMap<u64, Area>,
     /// Sum of the areas' lengths.
-    total: u64,
+    pub(super) total: u64,
     /// `tops[k]`: no free range of 2^k pages or more ends above it.
-    tops: Cell<[u64; CLASSES]>,
+    pub(super) tops: Cell<[u64; CLASSES]>,
     /// Present pages.
     pub table: PageTable,
     /// Current program break.
@@ -63,12 +72,16 @@ pub struct Mm {
     pub memory: u64,
     /// Addresses at which copies by the kernel faulted, not yet accounted.
     pub kernel_faults: Vec<u64>,
+    /// SFrame sections that were registered for it, in a kernel that takes them.
+    pub sframe: Option<Registry>,
 }
 
 impl Mm {
     /// An address space without areas; `None` when guest memory is exhausted.
-    pub fn new(arch: Arch, layout: MmLayout, arena: &mut Arena) -> Option<Mm> {
+    pub fn new(id: MmId, arch: Arch, layout: MmLayout, arena: &mut Arena) -> Option<Mm> {
         Some(Mm {
+            id,
+            users: 1,
             arch,
             layout,
             areas: BTreeMap::new(),
@@ -80,6 +93,7 @@ impl Mm {
             stale: false,
             memory: arena.len(),
             kernel_faults: Vec::new(),
+            sframe: None,
         })
     }
 

@@ -12,6 +12,7 @@
 //! * [`mm`]: an address space: areas in order, `brk`, the stack; finding room.
 //! * [`ops`]: the system calls' work on it (`mmap`, `munmap`, `mprotect`, `brk`);
 //!   [`remap`]: `mremap`; [`advise`]: `madvise`.
+//! * [`fork`]: a copy for a child.
 //! * [`fault`]: bringing a page in, or the signal that says why not.
 //! * [`object`]: memory of files and of shared anonymous mappings.
 //!
@@ -21,6 +22,7 @@
 pub mod advise;
 pub mod area;
 pub mod fault;
+pub mod fork;
 pub mod mm;
 pub mod object;
 pub mod ops;

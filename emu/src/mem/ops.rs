@@ -154,7 +154,7 @@ impl Mm {
                 }
             } else if let Some(pte) = self.table.get_mut(va) {
                 pte.perms = perms;
-                pte.perms.write &= pte.owned;
+                pte.perms.write &= pte.owned && !pte.cow;
             }
             self.stale = true;
         }

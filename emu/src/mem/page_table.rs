@@ -13,6 +13,9 @@ pub struct Pte {
     /// The frame belongs to this page alone and is freed with it. Otherwise it is the
     /// zero page, a page of the page cache or of a special mapping.
     pub owned: bool,
+    /// Since a fork another address space may have it too: it is copied at the first store, or kept if
+    /// that one has let it go.
+    pub cow: bool,
 }
 
 type Leaf = [Option<Pte>; 512];
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     fn pte(n: u32) -> Pte {
-        Pte { frame: Frame(n), perms: Perms::default(), owned: true }
+        Pte { frame: Frame(n), perms: Perms::default(), owned: true, cow: false }
     }
 
     #[test]

@@ -22,6 +22,10 @@ const NAMES: &[(&str, EventKind)] = &[
     ("signal:signal_generate", EventKind::SignalGenerate),
     ("signal:signal_deliver", EventKind::SignalDeliver),
     ("sched:sched_process_exit", EventKind::ProcessExit),
+    ("sched:sched_process_fork", EventKind::ProcessFork),
+    ("sched:sched_process_exec", EventKind::ProcessExec),
+    ("sched:sched_switch", EventKind::SchedSwitch),
+    ("sched:sched_waking", EventKind::SchedWaking),
 ];
 
 /// Before the name of a system call.
@@ -130,7 +134,11 @@ impl EventKind {
             | EventKind::SysExitOf(_)
             | EventKind::SignalGenerate
             | EventKind::SignalDeliver
-            | EventKind::ProcessExit => true,
+            | EventKind::ProcessExit
+            | EventKind::ProcessFork
+            | EventKind::ProcessExec
+            | EventKind::SchedSwitch
+            | EventKind::SchedWaking => true,
             EventKind::Cycles
             | EventKind::Instructions
             | EventKind::Branches

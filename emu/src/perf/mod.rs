@@ -8,6 +8,7 @@
 //! ```
 //!
 //! * [`event`]: parsing of `-e` and the attributes of an event.
+//! * [`context`]: which events are open on a task or a CPU.
 //! * [`pmu`]: counters, periods, frequency.
 //! * [`callchain`]: walking the emulated kernel stack, then the user stack.
 //! * [`merge`]: deferred callchains and the user stacks that belong to them.
@@ -19,6 +20,7 @@
 //! [`crate::kernel::Point::cost`] says, in the same unit.
 
 pub mod callchain;
+pub mod context;
 pub mod event;
 pub mod merge;
 pub mod pmu;

@@ -9,7 +9,6 @@
 //! left <= 0:        left += period
 //! ```
 
-use crate::engine::Budget;
 use crate::perf::record::{Event, EventKind, Rate, Time};
 
 /// Counts at 1 GHz, one instruction a cycle.
@@ -46,6 +45,27 @@ impl Counter {
         };
         let left = signed(period);
         Counter { left, period, total: 0, samples: 0, missed: 0, frequency, last: None }
+    }
+
+    /// The counter of the same event in a child: this one's period, from its beginning.
+    pub fn inherited(&self) -> Counter {
+        Counter {
+            left: signed(self.period),
+            total: 0,
+            samples: 0,
+            missed: 0,
+            last: None,
+            ..self.clone()
+        }
+    }
+
+    /// What `other`, which ends, has counted is added.
+    pub fn add(&mut self, other: &Counter) {
+        self.left = other.left;
+        self.period = other.period;
+        self.total = self.total.saturating_add(other.total);
+        self.samples += other.samples;
+        self.missed += other.missed;
     }
 
     /// `n` events happened; whether the counter has overflowed.
@@ -105,25 +125,6 @@ fn first_period(kind: EventKind, frequency: u64) -> u64 {
         EventKind::Branches => (HZ / 6 / frequency).max(1),
         _ => 1,
     }
-}
-
-/// How far the CPU may run in user mode before a counter overflows.
-pub fn user_budget<'a>(counters: impl Iterator<Item = (&'a Event, &'a Counter)>) -> Budget {
-    let mut budget = Budget::UNLIMITED;
-    for (event, counter) in counters {
-        if event.exclude_user {
-            continue;
-        }
-        let left = counter.left.max(0) as u64;
-        match event.kind {
-            EventKind::Cycles | EventKind::Instructions => {
-                budget.instructions = budget.instructions.min(left);
-            }
-            EventKind::Branches => budget.branches = budget.branches.min(left),
-            _ => {}
-        }
-    }
-    budget
 }
 
 #[cfg(test)]

@@ -123,6 +123,48 @@ pub enum Raw {
         /// It is the last of its process.
         group_dead: bool,
     },
+    /// `sched:sched_process_fork`
+    ProcessFork {
+        /// Name of the parent.
+        parent_comm: String,
+        /// Its thread id.
+        parent_pid: u32,
+        /// Name of the child.
+        child_comm: String,
+        /// Its thread id.
+        child_pid: u32,
+    },
+    /// `sched:sched_process_exec`
+    ProcessExec {
+        /// Path of the new program.
+        filename: String,
+        /// Thread id.
+        pid: u32,
+        /// Thread id before.
+        old_pid: u32,
+    },
+    /// `sched:sched_switch`
+    SchedSwitch {
+        /// Name of the task that leaves the CPU.
+        prev_comm: String,
+        /// Its thread id; 0: the CPU was idle.
+        prev_pid: u32,
+        /// Why: 0 it goes on later, 1 and 2 it waits, 0x10 and 0x20 it is dead, 0x100 preempted.
+        prev_state: i64,
+        /// Name of the task that gets it.
+        next_comm: String,
+        /// Its thread id.
+        next_pid: u32,
+    },
+    /// `sched:sched_waking`
+    SchedWaking {
+        /// Name of the task that is woken.
+        comm: String,
+        /// Its thread id.
+        pid: u32,
+        /// The CPU that it was on last.
+        target_cpu: i32,
+    },
 }
 
 /// What became of a signal that was sent (`TRACE_SIGNAL_*`).
@@ -232,6 +274,21 @@ pub enum Record {
     },
     /// An event overflowed.
     Sample(Sample),
+    /// `PERF_RECORD_SWITCH_CPU_WIDE` or `PERF_RECORD_SWITCH`: a task left its CPU, or got one.
+    Switch {
+        /// Process id.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// When.
+        time: Time,
+        /// Which CPU.
+        cpu: u32,
+        /// It left.
+        out: bool,
+        /// Although it could go on.
+        preempted: bool,
+    },
     /// `PERF_RECORD_CALLCHAIN_DEFERRED`: the user stack that a cookie stands for.
     CallchainDeferred {
         /// Process id.
@@ -280,6 +337,14 @@ pub enum EventKind {
     SignalDeliver,
     /// Tracepoint `sched:sched_process_exit`
     ProcessExit,
+    /// Tracepoint `sched:sched_process_fork`
+    ProcessFork,
+    /// Tracepoint `sched:sched_process_exec`
+    ProcessExec,
+    /// Tracepoint `sched:sched_switch`
+    SchedSwitch,
+    /// Tracepoint `sched:sched_waking`
+    SchedWaking,
 }
 
 /// How often an event samples.
@@ -325,10 +390,41 @@ pub struct Session {
     pub events: Vec<Event>,
     /// Number of emulated CPUs.
     pub cpus: u32,
+    /// The CPUs whose events are open (`-a`, `-C`), a bit each; 0: those of the guest's tasks are.
+    pub wide: u64,
+    /// Switches of tasks are recorded.
+    pub switches: bool,
     /// The command line that is written into the file's header.
     pub cmdline: Vec<String>,
     /// Kernel symbols.
     pub kernel_symbols: Vec<KernelSymbol>,
+}
+
+impl Session {
+    /// Whether the events belong to CPUs, not to tasks.
+    pub const fn system_wide(&self) -> bool {
+        self.wide != 0
+    }
+
+    /// The CPUs whose events are open.
+    pub fn monitored_cpus(&self) -> impl Iterator<Item = u32> {
+        (0..self.cpus.min(64)).filter(|cpu| self.wide >> cpu & 1 != 0)
+    }
+}
+
+impl Record {
+    /// When it was written.
+    pub const fn time(&self) -> Time {
+        match self {
+            Record::Comm { time, .. }
+            | Record::Mmap2 { time, .. }
+            | Record::Fork { time, .. }
+            | Record::Exit { time, .. }
+            | Record::Switch { time, .. }
+            | Record::CallchainDeferred { time, .. } => *time,
+            Record::Sample(sample) => sample.time,
+        }
+    }
 }
 
 /// One modelled kernel function.

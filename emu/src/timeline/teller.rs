@@ -189,7 +189,7 @@ impl Teller {
         if !shown {
             return;
         }
-        let pc = (self.names)(state.core.regs().pc);
+        let pc = (self.names)(state.hw_regs().pc);
         let words = format!("{}, then at {pc}", counted(retired, "instruction"));
         let line = Line { number: Some(number), what: What::User, words, ..blank(state, began) };
         self.line(&line);

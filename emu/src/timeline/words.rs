@@ -174,7 +174,7 @@ impl Told<'_> {
             Point::CookieG5 => {
                 "the id gets the CPU's number plus one, and is the cookie".to_owned()
             }
-            Point::CaptureC1 => match self.state.task.has_mm {
+            Point::CaptureC1 => match self.state.task.mm.is_some() {
                 true => "the task has memory".to_owned(),
                 false => "refused: the task has no memory any more".to_owned(),
             },

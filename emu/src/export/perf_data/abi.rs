@@ -96,6 +96,8 @@ pub mod record {
     pub const SAMPLE: u32 = 9;
     /// `PERF_RECORD_MMAP2`
     pub const MMAP2: u32 = 10;
+    /// `PERF_RECORD_SWITCH`
+    pub const SWITCH: u32 = 14;
     /// `PERF_RECORD_KSYMBOL`
     pub const KSYMBOL: u32 = 17;
     /// `PERF_RECORD_CALLCHAIN_DEFERRED`
@@ -124,6 +126,10 @@ pub mod misc {
     pub const COMM_EXEC: u16 = 1 << 13;
     /// `PERF_RECORD_MISC_MMAP_DATA`: the mapping is not executable.
     pub const MMAP_DATA: u16 = 1 << 13;
+    /// `PERF_RECORD_MISC_SWITCH_OUT`
+    pub const SWITCH_OUT: u16 = 1 << 13;
+    /// `PERF_RECORD_MISC_SWITCH_OUT_PREEMPT`
+    pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
     /// `PERF_RECORD_MISC_MMAP_BUILD_ID`
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
 }

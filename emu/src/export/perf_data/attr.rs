@@ -121,7 +121,11 @@ fn kind_and_config(kind: EventKind) -> (u32, u64) {
         | EventKind::SysExitOf(_)
         | EventKind::SignalGenerate
         | EventKind::SignalDeliver
-        | EventKind::ProcessExit => {
+        | EventKind::ProcessExit
+        | EventKind::ProcessFork
+        | EventKind::ProcessExec
+        | EventKind::SchedSwitch
+        | EventKind::SchedWaking => {
             (event_type::TRACEPOINT, u64::from(formats::id(kind).unwrap_or_default()))
         }
     }

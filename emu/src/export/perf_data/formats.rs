@@ -12,6 +12,10 @@ use crate::perf::record::EventKind;
 const SIGNAL_DELIVER_ID: u16 = 192;
 const SIGNAL_GENERATE_ID: u16 = 193;
 const PROCESS_EXIT_ID: u16 = 320;
+const PROCESS_FORK_ID: u16 = 317;
+const PROCESS_EXEC_ID: u16 = 316;
+const SWITCH_ID: u16 = 323;
+const WAKING_ID: u16 = 326;
 const SYS_EXIT_ID: u16 = 385;
 const SYS_ENTER_ID: u16 = 386;
 /// The first of those of the system calls, two for each: exit, enter.
@@ -76,6 +80,10 @@ pub const fn id(kind: EventKind) -> Option<u16> {
         EventKind::SignalGenerate => SIGNAL_GENERATE_ID,
         EventKind::SignalDeliver => SIGNAL_DELIVER_ID,
         EventKind::ProcessExit => PROCESS_EXIT_ID,
+        EventKind::ProcessFork => PROCESS_FORK_ID,
+        EventKind::ProcessExec => PROCESS_EXEC_ID,
+        EventKind::SchedSwitch => SWITCH_ID,
+        EventKind::SchedWaking => WAKING_ID,
         _ => return None,
     })
 }
@@ -124,9 +132,51 @@ pub fn of(kind: EventKind) -> Option<Format> {
                 "\"comm=%s pid=%d prio=%d group_dead=%s\", REC->comm, REC->pid, REC->prio, \
                  REC->group_dead ? \"true\" : \"false\"",
             ),
+        EventKind::ProcessFork => Format::new("sched", "sched_process_fork", id)
+            .field("char parent_comm[16]", 8, 16, false)
+            .field("pid_t parent_pid", 24, 4, true)
+            .field("char child_comm[16]", 28, 16, false)
+            .field("pid_t child_pid", 44, 4, true)
+            .print(
+                "\"comm=%s pid=%d child_comm=%s child_pid=%d\", REC->parent_comm, \
+                 REC->parent_pid, REC->child_comm, REC->child_pid",
+            ),
+        EventKind::ProcessExec => Format::new("sched", "sched_process_exec", id)
+            .field("__data_loc char[] filename", 8, 4, false)
+            .field("pid_t pid", 12, 4, true)
+            .field("pid_t old_pid", 16, 4, true)
+            .print(
+                "\"filename=%s pid=%d old_pid=%d\", __get_str(filename), REC->pid, REC->old_pid",
+            ),
+        EventKind::SchedSwitch => Format::new("sched", "sched_switch", id)
+            .field("char prev_comm[16]", 8, 16, false)
+            .field("pid_t prev_pid", 24, 4, true)
+            .field("int prev_prio", 28, 4, true)
+            .field("long prev_state", 32, 8, true)
+            .field("char next_comm[16]", 40, 16, false)
+            .field("pid_t next_pid", 56, 4, true)
+            .field("int next_prio", 60, 4, true)
+            .print(SWITCH_PRINT),
+        EventKind::SchedWaking => Format::new("sched", "sched_waking", id)
+            .field("char comm[16]", 8, 16, false)
+            .field("pid_t pid", 24, 4, true)
+            .field("int prio", 28, 4, true)
+            .field("int target_cpu", 32, 4, true)
+            .print(
+                "\"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, \
+                 REC->target_cpu",
+            ),
         _ => return None,
     })
 }
+
+/// `prev_state` is shown as letters; above them is the bit of a preemption.
+const SWITCH_PRINT: &str = "\"prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> \
+    next_comm=%s next_pid=%d next_prio=%d\", REC->prev_comm, REC->prev_pid, REC->prev_prio, \
+    (REC->prev_state & 0xff) ? __print_flags(REC->prev_state & 0xff, \"|\", { 0x1, \"S\" }, \
+    { 0x2, \"D\" }, { 0x4, \"T\" }, { 0x8, \"t\" }, { 0x10, \"X\" }, { 0x20, \"Z\" }, \
+    { 0x40, \"P\" }, { 0x80, \"I\" }) : \"R\", REC->prev_state & 0x100 ? \"+\" : \"\", \
+    REC->next_comm, REC->next_pid, REC->next_prio";
 
 /// What the two tracepoints of signals begin with.
 fn signal(name: &str, id: u16) -> Format {
@@ -171,6 +221,10 @@ mod tests {
             EventKind::SignalGenerate,
             EventKind::SignalDeliver,
             EventKind::ProcessExit,
+            EventKind::ProcessFork,
+            EventKind::ProcessExec,
+            EventKind::SchedSwitch,
+            EventKind::SchedWaking,
         ];
         others.into_iter().chain(calls).collect()
     }

@@ -83,6 +83,13 @@ impl Encoder {
                 let id = SampleId { pid: *pid, tid: *tid, time: *time };
                 self.push(out, record::EXIT, 0, &body, id);
             }
+            // `PERF_RECORD_SWITCH`: all is in the header and the trailer.
+            Record::Switch { pid, tid, time, out: left, preempted, .. } => {
+                let left = if *left { misc::SWITCH_OUT } else { 0 };
+                let preempted = if *preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
+                let id = SampleId { pid: *pid, tid: *tid, time: *time };
+                self.push(out, record::SWITCH, left | preempted, &[], id);
+            }
             Record::Sample(sample) => self.sample(sample, out)?,
             Record::CallchainDeferred { pid, tid, time, cookie, ips, .. } => {
                 let mut body = cookie.to_le_bytes().to_vec();

@@ -39,6 +39,9 @@ const HEADER_EVENT: &str = "\
 \tdata max type_len  == 28
 ";
 
+/// `task_struct.prio` of every task: nice 0.
+const DEFAULT_PRIO: i32 = 120;
+
 /// `common_preempt_count` inside a tracepoint: its handler disables preemption.
 const PREEMPT_COUNT: u8 = 1;
 
@@ -105,6 +108,10 @@ const fn kind_of(raw: &Raw) -> EventKind {
         Raw::SignalGenerate { .. } => EventKind::SignalGenerate,
         Raw::SignalDeliver { .. } => EventKind::SignalDeliver,
         Raw::ProcessExit { .. } => EventKind::ProcessExit,
+        Raw::ProcessFork { .. } => EventKind::ProcessFork,
+        Raw::ProcessExec { .. } => EventKind::ProcessExec,
+        Raw::SchedSwitch { .. } => EventKind::SchedSwitch,
+        Raw::SchedWaking { .. } => EventKind::SchedWaking,
     }
 }
 
@@ -133,6 +140,31 @@ fn push_fields(b: &mut Vec<u8>, raw: &Raw) {
         Raw::ProcessExit { comm, pid, prio, group_dead } => {
             push_comm(b, comm);
             push_ints(b, &[*pid as i32, *prio, i32::from(*group_dead)]);
+        }
+        Raw::ProcessFork { parent_comm, parent_pid, child_comm, child_pid } => {
+            push_comm(b, parent_comm);
+            push_ints(b, &[*parent_pid as i32]);
+            push_comm(b, child_comm);
+            push_ints(b, &[*child_pid as i32]);
+        }
+        Raw::ProcessExec { filename, pid, old_pid } => {
+            // `__data_loc`: offset from the payload's start, length with the NUL above it.
+            const TEXT_AT: i32 = 20;
+            push_ints(b, &[(filename.len() as i32 + 1) << 16 | TEXT_AT]);
+            push_ints(b, &[*pid as i32, *old_pid as i32]);
+            b.extend(filename.bytes());
+            b.push(0);
+        }
+        Raw::SchedSwitch { prev_comm, prev_pid, prev_state, next_comm, next_pid } => {
+            push_comm(b, prev_comm);
+            push_ints(b, &[*prev_pid as i32, DEFAULT_PRIO]);
+            push_words(b, &[*prev_state as u64]);
+            push_comm(b, next_comm);
+            push_ints(b, &[*next_pid as i32, DEFAULT_PRIO]);
+        }
+        Raw::SchedWaking { comm, pid, target_cpu } => {
+            push_comm(b, comm);
+            push_ints(b, &[*pid as i32, DEFAULT_PRIO, *target_cpu]);
         }
     }
 }

@@ -73,6 +73,24 @@ pub const PATHS: Paths = Paths {
         exit: 4,
         exit_loop: LOOP,
     },
+    resched: EntryPath {
+        functions: &[AsmTimer, Timer, El0IrqCommon, El0Interrupt, SchedulerIpi],
+        bookkeeping: 4,
+        unmasked: 4,
+        exit: 4,
+        exit_loop: LOOP,
+    },
+    fork: EntryPath {
+        functions: &[RetFromForkAsm, RetFromFork],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 2,
+        exit_loop: LOOP,
+    },
+    kernel_resched: NestedPath {
+        functions: &[KernelTimer, KernelTimerHandler, El1Interrupt, SchedulerIpi],
+        bookkeeping: 3,
+    },
     kernel_irq_work: NestedPath {
         functions: &[KernelTimer, KernelTimerHandler, El1Interrupt, Named::IrqWorkRun],
         bookkeeping: 3,

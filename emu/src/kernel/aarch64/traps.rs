@@ -21,7 +21,7 @@ pub const fn untagged(addr: u64) -> u64 {
 
 /// What a page that the processor cannot access is: a page fault if it can be user memory.
 pub fn of_page(state: &State, page: u64, access: Access) -> Cause {
-    let regs = state.core.regs();
+    let regs = state.hw_regs();
     if let Some(trap) = unaligned_pc(&regs) {
         return trap.into();
     }
@@ -47,7 +47,7 @@ fn unaligned_pc(regs: &Regs) -> Option<Trap> {
 
 /// The signal of an exception that is no page fault.
 pub fn of_exception(state: &State, exception: Exception) -> Trap {
-    let regs = state.core.regs();
+    let regs = state.hw_regs();
     if let Some(trap) = unaligned_pc(&regs) {
         return trap;
     }

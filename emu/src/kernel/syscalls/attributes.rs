@@ -55,7 +55,7 @@ fn fields(s: &State, at: &Attributes) -> StatFields {
 }
 
 fn fstat(s: &mut State, fd: i32, addr: u64) -> SysResult {
-    let attributes = s.vfs.fds.get(fd)?.node.attributes();
+    let attributes = s.task.fds.get(fd)?.node.attributes();
     let bytes = fields(s, &attributes).to_stat(s.arch);
     s.write_user(addr, &bytes).map(|()| 0)
 }
@@ -64,8 +64,8 @@ fn fstat(s: &mut State, fd: i32, addr: u64) -> SysResult {
 fn attributes_at(s: &mut State, dirfd: i32, path: u64, how: u64) -> Result<Attributes, Errno> {
     if how & AT_EMPTY_PATH != 0 && (path == 0 || s.read_path(path)?.is_empty()) {
         return Ok(match dirfd {
-            AT_FDCWD => Node::Directory(s.vfs.tree.cwd.clone()).attributes(),
-            fd => s.vfs.fds.get(fd)?.node.attributes(),
+            AT_FDCWD => Node::Directory(s.task.cwd.borrow().clone()).attributes(),
+            fd => s.task.fds.get(fd)?.node.attributes(),
         });
     }
     let follow = if how & AT_SYMLINK_NOFOLLOW != 0 { Lookup::NoFollow } else { Lookup::Follow };

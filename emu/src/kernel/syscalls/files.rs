@@ -12,6 +12,7 @@ use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags;
 use crate::kernel::vfs::tree::errno_of;
 use crate::kernel::vfs::{Lookup, Node, OpenFile};
+use crate::kernel::wait::{Block, Wait, restart};
 
 pub(super) const AT_FDCWD: i32 = -100;
 const AT_REMOVEDIR: u64 = 0x200;
@@ -22,7 +23,11 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Open => open(s, AT_FDCWD, a[0], a[1] as u32, a[2]),
         Sysno::Creat => open(s, AT_FDCWD, a[0], flags::CREAT | flags::WRONLY | flags::TRUNC, a[1]),
         Sysno::Openat => open(s, fd, a[1], a[2] as u32, a[3]),
-        Sysno::Close => s.vfs.fds.close(fd).map(|()| 0),
+        Sysno::Close => {
+            let closed = s.task.fds.close(fd).map(|()| 0);
+            s.wake(Wait::Files, usize::MAX);
+            closed
+        }
         Sysno::CloseRange => close_range(s, a),
         Sysno::Readlink => readlink(s, AT_FDCWD, a[0], a[1], a[2]),
         Sysno::Readlinkat => readlink(s, fd, a[1], a[2], a[3]),
@@ -39,8 +44,8 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Renameat2 => rename(s, (fd, a[1]), (a[2] as i32, a[3]), a[4]),
         Sysno::Symlink => symlink(s, a[0], AT_FDCWD, a[1]),
         Sysno::Symlinkat => symlink(s, a[0], a[1] as i32, a[2]),
-        Sysno::Fsync | Sysno::Fdatasync => s.vfs.fds.get(fd).map(|_| 0),
-        Sysno::Fadvise64 => match s.vfs.fds.get(fd) {
+        Sysno::Fsync | Sysno::Fdatasync => s.task.fds.get(fd).map(|_| 0),
+        Sysno::Fadvise64 => match s.task.fds.get(fd) {
             Ok(_) if a[3] as u32 > 5 => Err(Errno::EINVAL),
             known => known.map(|_| 0),
         },
@@ -57,9 +62,9 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
 /// The folder that relative paths of an `…at` call start from.
 fn base(s: &State, dirfd: i32) -> Result<String, Errno> {
     if dirfd == AT_FDCWD {
-        return Ok(s.vfs.tree.cwd.clone());
+        return Ok(s.task.cwd.borrow().clone());
     }
-    match &s.vfs.fds.get(dirfd)?.node {
+    match &s.task.fds.get(dirfd)?.node {
         Node::Directory(path) => Ok(path.clone()),
         _ => Err(Errno::ENOTDIR),
     }
@@ -117,7 +122,7 @@ fn open(s: &mut State, dirfd: i32, path: u64, flags: u32, mode: u64) -> SysResul
     // The kernel opens everything for 64-bit programs as large, and keeps no flag that is
     // about the opening alone.
     let file = OpenFile::new(node, (flags | large) & !flags::ONCE);
-    s.vfs.fds.install(file, flags & flags::CLOEXEC != 0, 0, limit).map(|fd| fd as u64)
+    s.task.fds.install(file, flags & flags::CLOEXEC != 0, 0, limit).map(|fd| fd as u64)
 }
 
 /// Checks and changes of an existing file at opening.
@@ -151,9 +156,11 @@ fn close_range(s: &mut State, a: [u64; 6]) -> SysResult {
     if first > last || a[2] as u32 & !6 != 0 {
         return Err(Errno::EINVAL);
     }
-    // CLOSE_RANGE_CLOEXEC keeps them open; there is no exec yet that it would matter to.
     if a[2] & 4 == 0 {
-        s.vfs.fds.close_range(first, last);
+        s.task.fds.close_range(first, last);
+        s.wake(Wait::Files, usize::MAX);
+    } else {
+        s.task.fds.cloexec_range(first, last);
     }
     Ok(0)
 }
@@ -174,7 +181,7 @@ fn readlink(s: &mut State, dirfd: i32, path: u64, addr: u64, len: u64) -> SysRes
 
 /// `struct linux_dirent64`: inode, next position, length, type, name.
 fn getdents64(s: &mut State, fd: i32, addr: u64, len: u64) -> SysResult {
-    let file: Rc<OpenFile> = s.vfs.fds.get(fd)?.clone();
+    let file: Rc<OpenFile> = s.task.fds.get(fd)?.clone();
     let Node::Directory(path) = &file.node else { return Err(Errno::ENOTDIR) };
     let dots = [".", ".."].map(|n| (n.to_owned(), file.node.clone()));
     let entries = dots.into_iter().chain(s.vfs.tree.entries(path)?);
@@ -206,10 +213,10 @@ fn getdents64(s: &mut State, fd: i32, addr: u64, len: u64) -> SysResult {
 }
 
 fn getcwd(s: &mut State, a: [u64; 6]) -> SysResult {
-    if s.vfs.tree.is_gone(&s.vfs.tree.cwd) {
+    if s.vfs.tree.is_gone(&s.task.cwd.borrow()) {
         return Err(Errno::ENOENT);
     }
-    let mut bytes = s.vfs.tree.cwd.clone().into_bytes();
+    let mut bytes = s.task.cwd.borrow().clone().into_bytes();
     bytes.push(0);
     if bytes.len() as u64 > a[1] {
         return Err(Errno::ERANGE);
@@ -221,7 +228,7 @@ fn getcwd(s: &mut State, a: [u64; 6]) -> SysResult {
 fn chdir(s: &mut State, path: u64) -> SysResult {
     match resolve(s, AT_FDCWD, path, Lookup::Follow)? {
         (path, Node::Directory(_)) => {
-            s.vfs.tree.cwd = path;
+            *s.task.cwd.borrow_mut() = path;
             Ok(0)
         }
         _ => Err(Errno::ENOTDIR),
@@ -265,24 +272,24 @@ fn symlink(s: &mut State, target: u64, dirfd: i32, path: u64) -> SysResult {
 }
 
 fn dup(s: &mut State, fd: i32, from: u64, cloexec: bool) -> SysResult {
-    let file = s.vfs.fds.get(fd)?.clone();
+    let file = s.task.fds.get(fd)?.clone();
     let limit = s.task.limits[rlimit::NOFILE].0;
     if from >= limit {
         return Err(Errno::EINVAL);
     }
-    s.vfs.fds.install(file, cloexec, from as usize, limit).map(|fd| fd as u64)
+    s.task.fds.install(file, cloexec, from as usize, limit).map(|fd| fd as u64)
 }
 
 fn dup_to(s: &mut State, fd: i32, to: i32, how: u32, same_is_fine: bool) -> SysResult {
     if how & !flags::CLOEXEC != 0 || fd == to && !same_is_fine {
         return Err(Errno::EINVAL);
     }
-    let file = s.vfs.fds.get(fd)?.clone();
+    let file = s.task.fds.get(fd)?.clone();
     if fd == to {
         return Ok(to as u64);
     }
     let limit = s.task.limits[rlimit::NOFILE].0;
-    s.vfs.fds.replace(to, file, how != 0, limit).map(|()| to as u64)
+    s.task.fds.replace(to, file, how != 0, limit).map(|()| to as u64)
 }
 
 fn fcntl(s: &mut State, fd: i32, command: u64, argument: u64) -> SysResult {
@@ -295,12 +302,12 @@ fn fcntl(s: &mut State, fd: i32, command: u64, argument: u64) -> SysResult {
     const SETLK: u64 = 6;
     const SETLKW: u64 = 7;
     const DUPFD_CLOEXEC: u64 = 1030;
-    let file = s.vfs.fds.get(fd)?;
+    let file = s.task.fds.get(fd)?;
     match command {
         DUPFD => dup(s, fd, argument, false),
         DUPFD_CLOEXEC => dup(s, fd, argument, true),
-        GETFD => s.vfs.fds.cloexec(fd).map(u64::from),
-        SETFD => s.vfs.fds.set_cloexec(fd, argument & 1 != 0).map(|()| 0),
+        GETFD => s.task.fds.cloexec(fd).map(u64::from),
+        SETFD => s.task.fds.set_cloexec(fd, argument & 1 != 0).map(|()| 0),
         GETFL => Ok(u64::from(file.flags.get())),
         SETFL => {
             // O_APPEND and O_NONBLOCK can be changed.
@@ -324,9 +331,9 @@ fn ioctl(s: &mut State, fd: i32, a: [u64; 6]) -> SysResult {
     const FIONREAD: u64 = 0x541b;
     const FIOCLEX: u64 = 0x5451;
     const FIONCLEX: u64 = 0x5450;
-    let file = s.vfs.fds.get(fd)?.clone();
+    let file = s.task.fds.get(fd)?.clone();
     match a[1] {
-        FIOCLEX | FIONCLEX => s.vfs.fds.set_cloexec(fd, a[1] == FIOCLEX).map(|()| 0),
+        FIOCLEX | FIONCLEX => s.task.fds.set_cloexec(fd, a[1] == FIOCLEX).map(|()| 0),
         FIONREAD if matches!(file.node, Node::Null | Node::Zero | Node::Random) => {
             Err(Errno::ENOTTY)
         }
@@ -339,8 +346,7 @@ fn ioctl(s: &mut State, fd: i32, a: [u64; 6]) -> SysResult {
     }
 }
 
-/// `poll` (milliseconds) and `ppoll` (`struct timespec`): every file here is ready at
-/// once; without one, time passes.
+/// `poll` (milliseconds) and `ppoll` (`struct timespec`).
 fn poll(s: &mut State, sysno: Sysno, a: [u64; 6]) -> SysResult {
     let wait = match (sysno, a[2]) {
         (Sysno::Ppoll, 0) => None,
@@ -356,13 +362,34 @@ fn poll(s: &mut State, sysno: Sysno, a: [u64; 6]) -> SysResult {
     match wait {
         _ if ready > 0 => {}
         Some(0) => {}
-        Some(wait) => s.task.sleep_until = Some(s.cpu.clock.saturating_add(wait)),
-        None => {
-            s.note_unsupported("waiting for a signal that nobody can send");
-            return Err(Errno::EINTR);
+        wait => {
+            let until = wait.map(|span| s.call_deadline(span));
+            // Late, no file is ready.
+            let interrupted = restart::NO_HANDLER;
+            s.wait_for(Block { until, interrupted, ..Block::on(Wait::Files) });
         }
     }
     Ok(ready)
+}
+
+/// Which of the wanted events a file has. Of a pipe also whether the other end is closed.
+fn readiness(node: &Node, wanted: u16) -> u16 {
+    const IN: u16 = 0x001;
+    const OUT: u16 = 0x004;
+    const ERR: u16 = 0x008;
+    const HUP: u16 = 0x010;
+    let Node::Pipe(end) = node else { return wanted };
+    let pipe = &end.pipe;
+    match end.writes {
+        false => {
+            let hangup = if pipe.has_writers() { 0 } else { HUP };
+            hangup | if pipe.is_empty() { 0 } else { wanted & IN }
+        }
+        true => {
+            let broken = if pipe.has_readers() { 0 } else { ERR };
+            broken | if pipe.room() > 0 { wanted & OUT } else { 0 }
+        }
+    }
 }
 
 fn poll_once(s: &mut State, entries: u64, count: u64) -> SysResult {
@@ -372,9 +399,9 @@ fn poll_once(s: &mut State, entries: u64, count: u64) -> SysResult {
     for i in 0..count {
         let at = entries.wrapping_add(PollFd::SIZE as u64 * i);
         let mut entry = PollFd::from_bytes(&s.read_array(at)?);
-        entry.revents = match s.vfs.fds.get(entry.fd) {
+        entry.revents = match s.task.fds.get(entry.fd) {
             _ if entry.fd < 0 => 0,
-            Ok(_) => entry.events & READY,
+            Ok(file) => readiness(&file.node, entry.events & READY),
             Err(_) => INVALID,
         };
         s.write_user(at + 6, &entry.revents.to_le_bytes())?;

@@ -8,7 +8,7 @@ use arch::{Arch, Errno};
 use super::SysResult;
 use crate::kernel::State;
 use crate::kernel::sframe;
-use crate::kernel::task::rlimit;
+use crate::kernel::task::{TaskId, rlimit};
 
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_SET_FS: u64 = 0x1002;
@@ -34,8 +34,9 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::Getpid => Ok(u64::from(s.task.pid)),
         Sysno::Gettid => Ok(u64::from(s.task.tid)),
         Sysno::Getppid => Ok(u64::from(s.task.ppid)),
-        Sysno::Getpgid | Sysno::Getsid => is_self(s, a[0]).map(|()| u64::from(s.task.pid)),
-        Sysno::Getpgrp => Ok(u64::from(s.task.pid)),
+        Sysno::Getpgid => target(s, a[0]).map(|id| s.group_of(id)),
+        Sysno::Getsid => target(s, a[0]).map(|_| u64::from(s.first)),
+        Sysno::Getpgrp => Ok(s.group_of(s.task.id)),
         Sysno::Getuid | Sysno::Geteuid => Ok(u64::from(s.task.uid)),
         Sysno::Getgid | Sysno::Getegid => Ok(u64::from(s.task.gid)),
         Sysno::Getgroups if (a[0] as i32) < 0 => Err(Errno::EINVAL),
@@ -71,7 +72,6 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
             Ok(0)
         }
         Sysno::Rseq => rseq(s, a),
-        Sysno::Futex => futex(s, a),
         _ => return None,
     })
 }
@@ -103,7 +103,7 @@ fn sysinfo(s: &mut State, a: [u64; 6]) -> SysResult {
         uptime: s.cpu.clock / 1_000_000_000,
         total_ram: s.arena.len(),
         free_ram: s.arena.len() - used,
-        procs: 1,
+        procs: s.tasks().filter(|t| !t.is_idle()).count() as u16,
         mem_unit: 1,
         ..Sysinfo::default()
     };
@@ -146,21 +146,36 @@ fn is_self(s: &State, pid: u64) -> Result<(), Errno> {
     if pid == 0 || pid == s.task.pid || pid == s.task.tid { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
+/// The task that a call is about: 0 is the present one.
+fn target(s: &State, pid: u64) -> Result<TaskId, Errno> {
+    match pid as u32 {
+        0 => Ok(s.task.id),
+        tid => s.find_tid(tid).ok_or(Errno::ESRCH),
+    }
+}
+
 fn sched_getaffinity(s: &mut State, a: [u64; 6]) -> SysResult {
     if a[1] < 8 || !a[1].is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
-    is_self(s, a[0])?;
-    s.write_user(a[2], &1u64.to_le_bytes())?;
+    let id = target(s, a[0])?;
+    let mask = s.task_of(id).map_or(0, |t| t.affinity) & s.all_cpus();
+    s.write_user(a[2], &mask.to_le_bytes())?;
     Ok(8)
 }
 
+/// A task that may not stay where it is moves at once.
 fn sched_setaffinity(s: &mut State, a: [u64; 6]) -> SysResult {
-    is_self(s, a[0])?;
+    let id = target(s, a[0])?;
     let mut mask = [0; 8];
     let len = a[1].min(8) as usize;
     s.read_user(a[2], &mut mask[..len])?;
-    if mask[0] & 1 == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+    let mask = u64::from_le_bytes(mask) & s.all_cpus();
+    if mask == 0 {
+        return Err(Errno::EINVAL);
+    }
+    s.set_affinity(id, mask);
+    Ok(0)
 }
 
 fn prlimit64(s: &mut State, a: [u64; 6]) -> SysResult {
@@ -212,10 +227,14 @@ fn getrusage(s: &mut State, a: [u64; 6]) -> SysResult {
     if !matches!(a[0] as i32, -1..=1) {
         return Err(Errno::EINVAL);
     }
-    let user = s.stats.instructions;
+    let time = match a[0] as i32 {
+        0 => s.process_time(),
+        1 => s.thread_time(),
+        _ => s.task.process.borrow().children,
+    };
     let usage = Rusage {
-        user,
-        system: s.cpu.clock.saturating_sub(user + s.task.slept),
+        user: time.user,
+        system: time.system,
         max_rss: s.mm.table.present() * 4,
         minor_faults: s.stats.page_faults,
         ..Rusage::default()
@@ -310,45 +329,14 @@ fn rseq(s: &mut State, a: [u64; 6]) -> SysResult {
     Ok(0)
 }
 
-/// One task: a wait on the expected value would never end, a wake finds nobody.
-fn futex(s: &mut State, a: [u64; 6]) -> SysResult {
-    const WAIT: u64 = 0;
-    const WAKE: u64 = 1;
-    const WAIT_BITSET: u64 = 9;
-    const WAKE_BITSET: u64 = 10;
-    const PRIVATE: u64 = 128;
-    const CLOCK_REALTIME: u64 = 256;
-    match a[1] & 0x7f {
-        WAIT_BITSET | WAKE_BITSET if a[5] as u32 == 0 => Err(Errno::EINVAL),
-        WAIT | WAIT_BITSET | WAKE | WAKE_BITSET if !a[0].is_multiple_of(4) => Err(Errno::EINVAL),
-        // The key of a shared futex is its page.
-        WAKE | WAKE_BITSET if a[1] & PRIVATE == 0 => s.read_u32(a[0]).map(|_| 0),
-        WAKE | WAKE_BITSET => s.check_range(a[0], 4).map(|()| 0),
-        op @ (WAIT | WAIT_BITSET) => {
-            let timeout = match a[3] {
-                0 => None,
-                at => Some(s.read_timespec(at)?),
-            };
-            if s.read_u32(a[0])? != a[2] as u32 {
-                return Err(Errno::EAGAIN);
-            }
-            if let Some(timeout) = timeout {
-                // FUTEX_WAIT gives a span, FUTEX_WAIT_BITSET a time of one of two clocks.
-                let base = match (op, a[1] & CLOCK_REALTIME != 0) {
-                    (WAIT, _) => s.cpu.clock,
-                    (_, true) => 0u64.wrapping_sub(s.config.boot_time),
-                    (_, false) => 0,
-                };
-                let until = timeout.wrapping_add(base) as i64;
-                s.task.sleep_until = Some(until.max(0) as u64);
-                return Err(Errno::ETIMEDOUT);
-            }
-            s.note_unsupported("futex wait with no other thread");
-            Err(Errno::ENOSYS)
-        }
-        op => {
-            s.note_unsupported(&format!("futex operation {op}"));
-            Err(Errno::ENOSYS)
-        }
+impl State {
+    /// A bit for each CPU.
+    fn all_cpus(&self) -> u64 {
+        self.cpus().fold(0, |mask, cpu| mask | 1 << cpu.id)
+    }
+
+    /// The process group of a task.
+    fn group_of(&self, id: TaskId) -> u64 {
+        self.task_of(id).map_or(0, |t| u64::from(t.process.borrow().group))
     }
 }

@@ -12,7 +12,9 @@ use super::files::{AT_FDCWD, resolve};
 use crate::engine::Access;
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags;
+use crate::kernel::vfs::pipe::ATOMIC;
 use crate::kernel::vfs::{File, Lookup, Node, OpenFile, proc, stdin};
+use crate::kernel::wait::{Block, Wait};
 use crate::kernel::{State, signal};
 use crate::mem::object::MAX_LEN;
 use crate::mem::{PAGE, page_down};
@@ -58,10 +60,21 @@ use Way::{Read, Write};
 
 /// One buffer.
 fn one(s: &mut State, fd: i32, buffer: (u64, u64), at: Option<u64>, way: Way) -> SysResult {
-    let file = s.vfs.fds.get(fd)?.clone();
+    let file = s.task.fds.get(fd)?.clone();
     check_mode(&file, way, at)?;
     s.check_range(buffer.0, buffer.1)?;
-    all(s, &file, &[buffer], at, way)
+    // What a call that waited in between has moved already.
+    let before = std::mem::take(&mut s.task.moved);
+    if must_wait(s, &file, buffer.1 - before, way)? {
+        s.task.moved = before;
+        return Ok(before);
+    }
+    let rest = (buffer.0 + before, buffer.1 - before);
+    let done = before + all(s, &file, &[rest], at, way)?;
+    if way == Write && done < buffer.1 && must_wait(s, &file, ATOMIC as u64, way).unwrap_or(false) {
+        s.task.moved = done;
+    }
+    Ok(done)
 }
 
 /// Several buffers, with the flags of `preadv2` and `pwritev2`; position -1 is the file's.
@@ -78,7 +91,7 @@ fn vector_with_flags(s: &mut State, fd: i32, a: [u64; 6], way: Way) -> SysResult
 /// Several buffers (`import_iovec`): each is checked first, the total is cut to the most
 /// that one call moves.
 fn vector(s: &mut State, fd: i32, a: [u64; 6], at: Option<u64>, way: Way) -> SysResult {
-    let file = s.vfs.fds.get(fd)?.clone();
+    let file = s.task.fds.get(fd)?.clone();
     check_mode(&file, way, at)?;
     if a[2] > MAX_IOV {
         return Err(Errno::EINVAL);
@@ -95,12 +108,15 @@ fn vector(s: &mut State, fd: i32, a: [u64; 6], at: Option<u64>, way: Way) -> Sys
         total += len;
         pieces.push((addr, len));
     }
+    if must_wait(s, &file, total, way)? {
+        return Ok(0);
+    }
     all(s, &file, &pieces, at, way)
 }
 
 /// Whether the file is open for this, and has positions if one is given.
 fn check_mode(file: &OpenFile, way: Way, at: Option<u64>) -> Result<(), Errno> {
-    let pipe = matches!(file.node, Node::Stdin | Node::Stdout | Node::Stderr);
+    let pipe = file.node.is_stream();
     match at {
         Some(at) if at > MAX_LEN => return Err(Errno::EINVAL),
         Some(_) if pipe => return Err(Errno::ESPIPE),
@@ -108,6 +124,27 @@ fn check_mode(file: &OpenFile, way: Way, at: Option<u64>) -> Result<(), Errno> {
     }
     let open = if way == Write { file.writable() } else { file.readable() };
     if open { Ok(()) } else { Err(Errno::EBADF) }
+}
+
+/// Whether the call waits for the other end of a pipe: to read from an empty one that has writers, to
+/// write what does not fit. It is made again then.
+fn must_wait(s: &mut State, file: &OpenFile, len: u64, way: Way) -> Result<bool, Errno> {
+    const NONBLOCK: u32 = 0o4000;
+    let Node::Pipe(end) = &file.node else { return Ok(false) };
+    let pipe = &end.pipe;
+    let waits = len > 0
+        && match way {
+            Read => pipe.is_empty() && pipe.has_writers(),
+            // A short write is whole; a longer one is made in pieces.
+            Write => pipe.has_readers() && (pipe.room() as u64) < len.min(ATOMIC as u64),
+        };
+    if waits && file.flags.get() & NONBLOCK != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    if waits {
+        s.wait_for(Block::on(Wait::Files));
+    }
+    Ok(waits)
 }
 
 /// Transfers pieces until one is short.
@@ -147,8 +184,11 @@ fn all(
             Err(e) => return Err(e),
         }
     }
-    if at.is_none() {
+    if at.is_none() && !file.node.is_stream() {
         file.offset.set(offset + done);
+    }
+    if done > 0 && matches!(file.node, Node::Pipe(_)) {
+        s.wake(Wait::Files, usize::MAX);
     }
     s.spend(done / 16);
     Ok(done)
@@ -159,7 +199,7 @@ fn read(s: &mut State, file: &OpenFile, (addr, len): (u64, u64), offset: u64) ->
     let mut chunk = vec![0; len.min(CHUNK) as usize];
     while done < len {
         let mut n = (len - done).min(CHUNK) as usize;
-        if matches!(file.node, Node::Stdin) {
+        if file.node.is_stream() {
             // What the guest cannot take stays in the pipe.
             n = s.mm.reachable(&mut s.arena, addr + done, n, Access::Write);
             if n == 0 {
@@ -175,7 +215,7 @@ fn read(s: &mut State, file: &OpenFile, (addr, len): (u64, u64), offset: u64) ->
         if copied < got && done == 0 {
             return Err(Errno::EFAULT);
         }
-        if copied < n || matches!(file.node, Node::Stdin) {
+        if copied < n || file.node.is_stream() {
             break;
         }
     }
@@ -191,6 +231,7 @@ fn read_chunk(
     match &file.node {
         Node::File(file) => file.object.read_at(&s.arena, offset, chunk),
         Node::Stdin => stdin::read(chunk),
+        Node::Pipe(end) => Ok(end.pipe.read(chunk)),
         Node::Null => Ok(0),
         Node::Zero => {
             chunk.fill(0);
@@ -270,6 +311,8 @@ fn write_chunk(s: &mut State, file: &OpenFile, offset: u64, chunk: &[u8]) -> Res
     };
     match &file.node {
         Node::File(file) => file.object.write_at(&mut s.arena, offset, chunk),
+        Node::Pipe(end) if !end.pipe.has_readers() => Err(Errno::EPIPE),
+        Node::Pipe(end) => Ok(end.pipe.write(chunk)),
         Node::Stdout if !s.vfs.stdout_is_taken => {
             let mut out = std::io::stdout();
             host(out.write_all(chunk).and_then(|()| out.flush()))
@@ -281,9 +324,9 @@ fn write_chunk(s: &mut State, file: &OpenFile, offset: u64, chunk: &[u8]) -> Res
 }
 
 fn lseek(s: &mut State, fd: i32, offset: i64, whence: u32) -> SysResult {
-    let file = s.vfs.fds.get(fd)?;
+    let file = s.task.fds.get(fd)?;
     let size = match &file.node {
-        Node::Stdin | Node::Stdout | Node::Stderr => return Err(Errno::ESPIPE),
+        Node::Stdin | Node::Stdout | Node::Stderr | Node::Pipe(_) => return Err(Errno::ESPIPE),
         // `null_lseek`
         Node::Null | Node::Zero => {
             file.offset.set(0);
@@ -324,7 +367,7 @@ fn ftruncate(s: &mut State, fd: i32, len: u64) -> SysResult {
     if len > MAX_LEN {
         return Err(Errno::EINVAL);
     }
-    let file = s.vfs.fds.get(fd)?.clone();
+    let file = s.task.fds.get(fd)?.clone();
     match &file.node {
         Node::File(node) if file.writable() => set_len(s, node, len),
         _ => Err(Errno::EINVAL),
@@ -345,7 +388,7 @@ fn set_len(s: &mut State, file: &File, len: u64) -> SysResult {
 fn fallocate(s: &mut State, fd: i32, mode: u32, offset: u64, len: u64) -> SysResult {
     const KEEP_SIZE: u32 = 1;
     const PUNCH_HOLE: u32 = 2;
-    let file = s.vfs.fds.get(fd)?.clone();
+    let file = s.task.fds.get(fd)?.clone();
     if offset > MAX_LEN || len == 0 || len > MAX_LEN {
         return Err(Errno::EINVAL);
     }
@@ -358,7 +401,7 @@ fn fallocate(s: &mut State, fd: i32, mode: u32, offset: u64, len: u64) -> SysRes
     let node = match &file.node {
         Node::File(node) => node,
         Node::Directory(_) => return Err(Errno::EISDIR),
-        Node::Stdin | Node::Stdout | Node::Stderr => return Err(Errno::ESPIPE),
+        Node::Stdin | Node::Stdout | Node::Stderr | Node::Pipe(_) => return Err(Errno::ESPIPE),
         _ => return Err(Errno::ENODEV),
     };
     let end = offset.checked_add(len).filter(|&e| e <= MAX_LEN).ok_or(Errno::EFBIG)?;

@@ -5,6 +5,7 @@ use arch::syscalls::Sysno;
 
 use super::SysResult;
 use crate::kernel::State;
+use crate::kernel::vfs::Vfs;
 use crate::mem::object::MAX_LEN;
 use crate::mem::ops::Place;
 use crate::mem::remap::RemapFlags;
@@ -55,7 +56,7 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
     }
     let anonymous = flags & MAP_ANONYMOUS != 0;
     if !anonymous {
-        s.vfs.fds.get(fd as i32)?;
+        s.task.fds.get(fd as i32)?;
     }
     if len == 0 {
         return Err(Errno::EINVAL);
@@ -80,7 +81,7 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
         return Err(Errno::EOVERFLOW);
     }
     let (file, writable) = match anonymous {
-        false => s.vfs.mappable(fd as i32, prot & 2 != 0 && shared)?,
+        false => Vfs::mappable(&*s.task.fds.get(fd as i32)?, prot & 2 != 0 && shared)?,
         true => (None, true),
     };
     let place = match (flags & MAP_FIXED_NOREPLACE != 0, flags & MAP_FIXED != 0) {

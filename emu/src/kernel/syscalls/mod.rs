@@ -9,9 +9,11 @@
 
 mod attributes;
 mod files;
+mod futex;
 mod identity;
 mod io;
 mod memory;
+mod process;
 mod signals;
 mod time;
 
@@ -25,7 +27,8 @@ use arch::{Arch, Errno};
 
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Ending;
-use crate::kernel::{Kernel, Point, State, aarch64, do_exit, x86_64};
+use crate::kernel::wait::Woken;
+use crate::kernel::{Kernel, Point, State, aarch64, do_exit, execve, fork, scheduler, wait, x86_64};
 
 /// Result of a system call's work.
 pub type SysResult = Result<u64, Errno>;
@@ -60,7 +63,7 @@ pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
         Sysno::RtSigreturn => k.step(Point::Body, signals::rt_sigreturn).await,
         Sysno::Exit | Sysno::ExitGroup => {
             let exit = |s: &mut State| {
-                exit(s, args[0]);
+                exit(s, sysno, args[0]);
                 trace(s, Some(sysno), &args, Outcome::Gone);
             };
             k.step(Point::Body, exit).await;
@@ -68,14 +71,21 @@ pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
             return Outcome::Gone;
         }
         Sysno::Nanosleep | Sysno::ClockNanosleep => time::sleep(k, sysno, args).await,
-        _ => {
-            let body = |s: &mut State| (call(s, sysno, args), s.task.sleep_until.take());
-            let (result, until) = k.step(Point::Body, body).await;
-            if let Some(until) = until {
-                time::sleep_until(k, until).await;
-            }
-            Outcome::Return(result)
+        Sysno::Clone | Sysno::Clone3 | Sysno::Fork | Sysno::Vfork => {
+            let wanted = k.step(Point::Body, |s| process::clone_args(s, sysno, args)).await;
+            let made = match wanted {
+                Ok(wanted) => fork::clone(k, wanted).await,
+                Err(errno) => Err(errno),
+            };
+            Outcome::Return(encode(made.map(u64::from)))
         }
+        Sysno::Execve | Sysno::Execveat => execve::execve(k, sysno, args).await,
+        Sysno::SchedYield => {
+            k.step(Point::Body, |_| ()).await;
+            scheduler::schedule(k).await;
+            Outcome::Return(0)
+        }
+        _ => Outcome::Return(work(k, sysno, args).await),
     };
     k.leave(inner).await;
     if has_frame {
@@ -84,8 +94,37 @@ pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
     outcome
 }
 
-fn exit(state: &mut State, status: u64) {
-    state.task.ending = Some(Ending::Exited(status as u8));
+/// A call whose body is one step; it waits if it cannot go on, and is made again.
+async fn work(k: &Kernel, sysno: Sysno, args: [u64; 6]) -> u64 {
+    loop {
+        let body = |s: &mut State| {
+            let result = call(s, sysno, args);
+            let block = s.task.block.take();
+            if block.is_none() {
+                s.end_of_call();
+            }
+            (result, block)
+        };
+        let (result, block) = k.step(Point::Body, body).await;
+        let Some(block) = block else { return result };
+        let result = match wait::finish(k).await {
+            Woken::Up if block.again => continue,
+            Woken::Up => result,
+            Woken::Late => block.late,
+            Woken::Interrupted => block.interrupted,
+        };
+        // A call that has moved something says so, whatever ended it.
+        let moved = k.step(Point::WaitOver, State::end_of_call).await;
+        return if moved > 0 { moved } else { result };
+    }
+}
+
+fn exit(state: &mut State, sysno: Sysno, status: u64) {
+    let ending = Ending::Exited(status as u8);
+    state.task.ending = Some(ending);
+    if sysno == Sysno::ExitGroup {
+        state.kill_group(ending);
+    }
 }
 
 fn call(state: &mut State, sysno: Sysno, mut args: [u64; 6]) -> u64 {
@@ -97,6 +136,8 @@ fn call(state: &mut State, sysno: Sysno, mut args: [u64; 6]) -> u64 {
         .or_else(|| attributes::call(state, sysno, args))
         .or_else(|| memory::call(state, sysno, args))
         .or_else(|| time::call(state, sysno, args))
+        .or_else(|| process::call(state, sysno, args))
+        .or_else(|| futex::call(state, sysno, args))
         .or_else(|| identity::call(state, sysno, args))
         .or_else(|| signals::call(state, sysno, args));
     match handled {
@@ -105,6 +146,14 @@ fn call(state: &mut State, sysno: Sysno, mut args: [u64; 6]) -> u64 {
             state.note_unsupported(sysno.name());
             encode(Err(Errno::ENOSYS))
         }
+    }
+}
+
+impl State {
+    /// What the present call keeps while it waits is forgotten; returns the bytes that it has moved.
+    fn end_of_call(&mut self) -> u64 {
+        self.task.deadline = None;
+        std::mem::take(&mut self.task.moved)
     }
 }
 
@@ -212,7 +261,7 @@ impl State {
         let entry = self.unsupported.entry(what.to_owned()).or_insert((0, pc));
         entry.0 += 1;
         if self.config.strict {
-            self.task.ending = Some(Ending::Strict);
+            self.ending = Some(Ending::Strict);
         }
     }
 }

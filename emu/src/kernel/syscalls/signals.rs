@@ -8,6 +8,8 @@ use unwinder::Memory;
 
 use super::{Outcome, SysResult};
 use crate::kernel::signal::Target;
+use crate::kernel::task::{Task, TaskId};
+use crate::kernel::wait::{Block, Wait, restart};
 use crate::kernel::{State, signal};
 
 const SIG_BLOCK: u64 = 0;
@@ -104,15 +106,11 @@ fn rt_sigsuspend(s: &mut State, a: [u64; 6]) -> SysResult {
     wait_for_signal(s)
 }
 
-/// Waits for a signal that has a handler. Nothing else runs that could send one later.
+/// Waits for a signal that has a handler.
 fn wait_for_signal(s: &mut State) -> SysResult {
-    if !s.task.signals.deliverable() {
-        s.note_unsupported("waiting for a signal that nobody can send");
-        if let Some(mask) = s.task.signals.saved_mask.take() {
-            s.task.signals.blocked = mask;
-        }
-    }
-    Err(Errno::EINTR)
+    let interrupted = restart::NO_HANDLER;
+    s.wait_for(Block { interrupted, ..Block::on(Wait::Time) });
+    Ok(0)
 }
 
 fn rt_sigtimedwait(s: &mut State, a: [u64; 6]) -> SysResult {
@@ -132,11 +130,13 @@ fn rt_sigtimedwait(s: &mut State, a: [u64; 6]) -> SysResult {
         }
         return Ok(u64::from(found.signal.number()));
     }
-    match wait {
-        Some(wait) => s.task.sleep_until = Some(s.cpu.clock.saturating_add(wait)),
-        None => s.note_unsupported("waiting for a signal that nobody can send"),
+    if wait == Some(0) {
+        return Err(Errno::EAGAIN);
     }
-    Err(Errno::EAGAIN)
+    let until = wait.map(|span| s.call_deadline(span));
+    let interrupted = Errno::EINTR.to_ret();
+    s.wait_for(Block { interrupted, ..Block::on(Wait::Signal).until(until, Errno::EAGAIN) });
+    Ok(0)
 }
 
 fn sigaltstack(s: &mut State, a: [u64; 6]) -> SysResult {
@@ -166,15 +166,41 @@ fn number(value: u64) -> Result<Option<Signal>, Errno> {
 
 fn kill(s: &mut State, pid: i32, value: u64) -> SysResult {
     let signal = number(value)?;
-    let own = s.task.pid as i32;
-    // Itself, its group, or (with -1) everybody else, of whom there is nobody.
-    if pid != own && pid != 0 && pid != -own {
-        return Err(Errno::ESRCH);
+    let own = s.task.pid;
+    let group = s.task.process.borrow().group;
+    let wanted = |t: &Task| match pid {
+        -1 => t.pid != own,
+        0 => t.process.borrow().group == group,
+        pid if pid > 0 => t.pid == pid as u32,
+        group => t.process.borrow().group == group.unsigned_abs(),
+    };
+    // One thread of each process: the first.
+    let mut found: Vec<(u32, TaskId)> = Vec::new();
+    for task in s.tasks().filter(|t| !t.dead && !t.is_idle() && wanted(t)) {
+        if !found.iter().any(|(pid, _)| *pid == task.pid) {
+            found.push((task.pid, task.id));
+        }
     }
-    if let Some(signal) = signal {
-        signal::send_to_self(s, signal, code::SI_USER);
+    if found.is_empty() {
+        let zombie = pid > 0 && s.zombies.contains_key(&(pid as u32));
+        return if zombie { Ok(0) } else { Err(Errno::ESRCH) };
+    }
+    let Some(signal) = signal else { return Ok(0) };
+    let info = SigInfo::sent(signal, code::SI_USER, own as i32, s.task.uid);
+    for (_, id) in found {
+        signal::send_to(s, id, info, Target::Process);
     }
     Ok(0)
+}
+
+/// The thread `tid`, of process `group` if that is given.
+fn thread(s: &State, group: Option<i32>, tid: i32) -> Result<TaskId, Errno> {
+    if tid <= 0 || group.is_some_and(|g| g <= 0) {
+        return Err(Errno::EINVAL);
+    }
+    let id = s.find_tid(tid as u32).ok_or(Errno::ESRCH)?;
+    let pid = s.task_of(id).map_or(0, |t| t.pid);
+    if group.is_some_and(|g| g as u32 != pid) { Err(Errno::ESRCH) } else { Ok(id) }
 }
 
 fn send_to_thread(s: &mut State, group: Option<i32>, tid: i32, value: u64) -> SysResult {
@@ -182,11 +208,10 @@ fn send_to_thread(s: &mut State, group: Option<i32>, tid: i32, value: u64) -> Sy
         return Err(Errno::EINVAL);
     }
     let signal = number(value)?;
-    if tid != s.task.tid as i32 || group.is_some_and(|g| g != s.task.pid as i32) {
-        return Err(Errno::ESRCH);
-    }
+    let id = thread(s, group, tid)?;
     if let Some(signal) = signal {
-        signal::send_to_self(s, signal, code::SI_TKILL);
+        let info = SigInfo::sent(signal, code::SI_TKILL, s.task.pid as i32, s.task.uid);
+        signal::send_to(s, id, info, Target::Thread);
     }
     Ok(0)
 }
@@ -194,11 +219,12 @@ fn send_to_thread(s: &mut State, group: Option<i32>, tid: i32, value: u64) -> Sy
 fn queue(s: &mut State, target: Target, pid: i32, value: u64, info: u64) -> SysResult {
     let bytes: [u8; siginfo::SIZE] = s.read_array(info)?;
     let signal = number(value)?;
-    if pid != s.task.pid as i32 {
-        return Err(Errno::ESRCH);
-    }
+    let id = match target {
+        Target::Thread => thread(s, None, pid)?,
+        Target::Process => *s.threads(pid as u32).first().ok_or(Errno::ESRCH)?,
+    };
     if let Some(signal) = signal {
-        signal::send(s, SigInfo::from_user(signal, &bytes), target);
+        signal::send_to(s, id, SigInfo::from_user(signal, &bytes), target);
     }
     Ok(0)
 }
@@ -232,7 +258,7 @@ pub fn rt_sigreturn(s: &mut State) -> Outcome {
             if let Ok(stack) = stack.replace(&restored.altstack, restored.regs.sp(), minimum) {
                 s.task.signals.altstack = stack;
             }
-            s.core.set_fp(&restored.fp);
+            s.set_hw_fp(&restored.fp);
             s.set_user_regs(&restored.regs);
             let return_address = return_address(s, &restored.regs);
             if let Some(observer) = &mut s.observer {

@@ -4,10 +4,10 @@ use arch::Errno;
 use arch::syscalls::Sysno;
 
 use super::{Outcome, SysResult, encode};
-use crate::kernel::symbols::Named;
+use crate::kernel::process::CpuTime;
+use crate::kernel::wait::{self, Wait, Woken, restart};
 use crate::kernel::{Kernel, Point, State};
-use crate::perf::record::{EventKind, Time};
-use crate::perf::session::Perf;
+use crate::perf::record::Time;
 
 const NANOS: u64 = 1_000_000_000;
 const TIMER_ABSTIME: u64 = 1;
@@ -27,7 +27,6 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
         Sysno::ClockSettime | Sysno::Settimeofday | Sysno::Adjtimex | Sysno::ClockAdjtime => {
             Err(Errno::EPERM)
         }
-        Sysno::SchedYield => Ok(0),
         _ => return None,
     })
 }
@@ -41,7 +40,8 @@ fn read_clock(s: &State, id: u64) -> Result<u64, Errno> {
         // MONOTONIC, _RAW, _COARSE, BOOTTIME, BOOTTIME_ALARM
         1 | 4 | 6 | 7 | 9 => Ok(now),
         // PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID
-        2 | 3 => Ok(now.saturating_sub(s.task.slept)),
+        2 => Ok(s.process_time().total()),
+        3 => Ok(s.thread_time().total()),
         // TAI
         11 => Ok(s.config.boot_time + now + TAI_OFFSET * NANOS),
         // A CPU clock of this task by id (`clock_getcpuclockid`).
@@ -49,7 +49,7 @@ fn read_clock(s: &State, id: u64) -> Result<u64, Errno> {
             && id & 4 == 0
             && matches!(!(id >> 3) as u32, pid if pid == 0 || pid == s.task.pid) =>
         {
-            Ok(now.saturating_sub(s.task.slept))
+            Ok(s.process_time().total())
         }
         _ => Err(Errno::EINVAL),
     }
@@ -93,37 +93,49 @@ fn times(s: &mut State, a: [u64; 6]) -> SysResult {
     // USER_HZ is 100.
     let ticks = s.cpu.clock / (NANOS / 100);
     if a[0] != 0 {
-        let user = s.stats.instructions / (NANOS / 100);
-        let system = s.cpu.clock.saturating_sub(s.task.slept + s.stats.instructions);
-        s.write_pair(a[0], user, system / (NANOS / 100))?;
-        s.write_pair(a[0] + 16, 0, 0)?;
+        let (own, children) = (s.process_time(), s.task.process.borrow().children);
+        let tick = |nanos: u64| nanos / (NANOS / 100);
+        s.write_pair(a[0], tick(own.user), tick(own.system))?;
+        s.write_pair(a[0] + 16, tick(children.user), tick(children.system))?;
     }
     Ok(ticks)
 }
 
-/// `nanosleep` and `clock_nanosleep`: nothing else can run, so virtual time jumps.
+/// `nanosleep` and `clock_nanosleep`. Interrupted, a span is told what is left of it.
 pub async fn sleep(k: &Kernel, sysno: Sysno, a: [u64; 6]) -> Outcome {
-    let until = k.step(Point::Body, |s| deadline(s, sysno, a)).await;
+    let until = k
+        .step(Point::Body, |s| {
+            let until = deadline(s, sysno, a)?;
+            // At most half of all time.
+            let until = until.min(Time::MAX / 2);
+            s.prepare_to_wait(Wait::Time, Some(until), true);
+            Ok(until)
+        })
+        .await;
     let until = match until {
         Ok(until) => until,
         Err(errno) => return Outcome::Return(encode(Err(errno))),
     };
-    sleep_until(k, until).await;
-    Outcome::Return(0)
+    if wait::finish(k).await != Woken::Interrupted {
+        return Outcome::Return(0);
+    }
+    Outcome::Return(k.step(Point::WaitOver, |s| interrupted(s, sysno, a, until)).await)
 }
 
-/// The task sleeps until `until`, at most half of all time.
-pub async fn sleep_until(k: &Kernel, until: Time) {
-    const SCHEDULE: [Named; 2] = [Named::Schedule, Named::InnerSchedule];
-    k.enter(&SCHEDULE).await;
-    k.step(Point::Sleep, |s| {
-        s.software_event(EventKind::ContextSwitches, None);
-    })
-    .await;
-    // Timers that fire while the CPU is idle do not sample this task.
-    k.step(Point::Idle, |s| s.idle_until(until.min(Time::MAX / 2))).await;
-    k.step(Point::Wake, |_| ()).await;
-    k.leave(&SCHEDULE).await;
+/// The result of a sleep that a signal ended, and the time that is left.
+fn interrupted(s: &mut State, sysno: Sysno, a: [u64; 6], until: Time) -> u64 {
+    let (flags, remaining) = match sysno {
+        Sysno::Nanosleep => (0, a[1]),
+        _ => (a[1], a[3]),
+    };
+    if flags & TIMER_ABSTIME != 0 {
+        return restart::NO_HANDLER;
+    }
+    let left = until.saturating_sub(s.cpu.clock);
+    if remaining != 0 && s.write_pair(remaining, left / NANOS, left % NANOS).is_err() {
+        return Errno::EFAULT.to_ret();
+    }
+    restart::BLOCK
 }
 
 fn deadline(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Result<Time, Errno> {
@@ -145,21 +157,26 @@ fn deadline(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Result<Time, Errno> {
 }
 
 impl State {
-    /// The CPU idles until `until`; the task does not run.
-    pub fn idle_until(&mut self, until: Time) {
-        let idle = until.saturating_sub(self.cpu.clock);
-        self.cpu.clock += idle;
-        self.task.slept += idle;
-        let now = self.cpu.clock;
-        let Perf { session, counters, deadlines, .. } = &mut self.perf;
-        for ((event, counter), deadline) in session.events.iter().zip(counters).zip(deadlines) {
-            if event.kind == EventKind::TaskClock {
-                // The task's time stands still.
-                *deadline = deadline.saturating_add(idle);
-            } else if *deadline != Time::MAX && *deadline < now {
-                let step = counter.period.max(10_000);
-                *deadline += (now - *deadline).div_ceil(step) * step;
-            }
-        }
+    /// CPU time of the present task.
+    pub fn thread_time(&self) -> CpuTime {
+        let mut time = self.task.times;
+        time.system += self.cpu.clock.saturating_sub(self.cpu.accounted);
+        time
+    }
+
+    /// CPU time of its process: all threads.
+    pub fn process_time(&self) -> CpuTime {
+        let mut time = self.task.process.borrow().dead_threads;
+        time.add(self.thread_time());
+        let (pid, own) = (self.task.pid, self.task.id);
+        let others = self.tasks().filter(|t| t.pid == pid && t.id != own && !t.dead);
+        others.for_each(|t| time.add(t.times));
+        time
+    }
+
+    /// When a call's time is over that may take `span` nanoseconds from its beginning on.
+    pub fn call_deadline(&mut self, span: u64) -> Time {
+        let at = self.cpu.clock.saturating_add(span).min(Time::MAX / 2);
+        *self.task.deadline.get_or_insert(at)
     }
 }

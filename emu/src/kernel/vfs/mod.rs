@@ -13,17 +13,19 @@
 //! host files are derived from the path.
 //!
 //! * [`node`]: what a path leads to, with its attributes; [`tree`]: looking up, creating,
-//!   removing; [`open_file`]: descriptors; [`proc`]: the contents of `/proc/self`;
+//!   removing; [`open_file`]: descriptors; [`pipe`]; [`proc`]: the contents of `/proc/self`;
 //!   [`stdin`]: the host's standard input.
 
 pub mod node;
 pub mod open_file;
+pub mod pipe;
 pub mod proc;
 pub mod stdin;
 pub mod tree;
 
 pub use node::{Attributes, File, FileType, Node};
 pub use open_file::{FdTable, OpenFile};
+pub use pipe::{Pipe, PipeEnd};
 pub use tree::{Lookup, Tree};
 
 use std::cell::RefCell;
@@ -37,13 +39,11 @@ use crate::engine::FileMap;
 use crate::mem::{Area, Backing, Object};
 use crate::perf::record::FileId;
 
-/// The task's view of files.
+/// The machine's files.
 #[derive(Debug)]
 pub struct Vfs {
     /// Paths.
     pub tree: Tree,
-    /// Open files.
-    pub fds: FdTable,
     /// The guest's standard output goes to the emulator's standard error, because the
     /// profile is written to standard output.
     pub stdout_is_taken: bool,
@@ -55,10 +55,10 @@ pub struct Vfs {
 const HASHED: u64 = 64 << 20;
 
 impl Vfs {
-    /// The files of `tree`, with the standard descriptors.
+    /// The files of `tree`.
     pub fn new(tree: Tree, stdout_is_taken: bool) -> Vfs {
         let ids = RefCell::default();
-        Vfs { tree, fds: FdTable::standard(), stdout_is_taken, ids }
+        Vfs { tree, stdout_is_taken, ids }
     }
 
     /// How a profile names the file behind an area: its build-id, or a number made from
@@ -84,15 +84,14 @@ impl Vfs {
         (id.clone(), host)
     }
 
-    /// The file behind a descriptor, for `mmap`: its memory, or `None` for `/dev/zero`.
+    /// An open file, for `mmap`: its memory, or `None` for `/dev/zero`.
     /// `writes` says that stores shall reach the file. The second value tells whether they
     /// may.
     ///
     /// # Errors
     ///
-    /// `EBADF`, `EACCES` if it is not open for that, `ENODEV` if it cannot be mapped.
-    pub fn mappable(&self, fd: i32, writes: bool) -> Result<(Option<Rc<Object>>, bool), Errno> {
-        let file = self.fds.get(fd)?;
+    /// `EACCES` if it is not open for that, `ENODEV` if it cannot be mapped.
+    pub fn mappable(file: &OpenFile, writes: bool) -> Result<(Option<Rc<Object>>, bool), Errno> {
         if !file.readable() || writes && !file.writable() {
             return Err(Errno::EACCES);
         }

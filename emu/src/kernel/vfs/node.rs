@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use crate::kernel::vfs::PipeEnd;
 use crate::mem::Object;
 
 /// `S_IFMT` values.
@@ -104,6 +105,8 @@ pub enum Node {
     Stdout,
     /// Standard error.
     Stderr,
+    /// One end of a pipe.
+    Pipe(Rc<PipeEnd>),
     /// `/dev/null`
     Null,
     /// `/dev/zero`
@@ -124,6 +127,11 @@ pub fn inode_of(path: &str) -> u64 {
 }
 
 impl Node {
+    /// Whether it has no positions: a pipe, and the standard files, which are like pipes.
+    pub const fn is_stream(&self) -> bool {
+        matches!(self, Node::Stdin | Node::Stdout | Node::Stderr | Node::Pipe(_))
+    }
+
     /// What `stat` tells.
     pub fn attributes(&self) -> Attributes {
         let plain = |kind, mode, inode| Attributes {
@@ -157,6 +165,7 @@ impl Node {
             Node::Stdin => plain(FileType::Fifo, 0o600, 10),
             Node::Stdout => plain(FileType::Fifo, 0o600, 11),
             Node::Stderr => plain(FileType::Fifo, 0o600, 12),
+            Node::Pipe(end) => plain(FileType::Fifo, 0o600, end.pipe.inode),
             Node::Null => device(0x103),
             Node::Zero => device(0x105),
             Node::Random => device(0x109),

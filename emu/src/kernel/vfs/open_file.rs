@@ -78,11 +78,9 @@ struct Descriptor {
     cloexec: bool,
 }
 
-/// The descriptors of a task.
+/// The descriptors of a task, or of several that share them (`CLONE_FILES`).
 #[derive(Debug, Default)]
-pub struct FdTable {
-    slots: Vec<Option<Descriptor>>,
-}
+pub struct FdTable(Rc<RefCell<Vec<Option<Descriptor>>>>);
 
 /// `RLIMIT_NOFILE` can be raised to this many.
 const MOST: usize = 1 << 20;
@@ -92,36 +90,58 @@ impl FdTable {
     pub fn standard() -> FdTable {
         let open =
             |node, flags| Some(Descriptor { file: OpenFile::new(node, flags), cloexec: false });
-        FdTable {
-            slots: vec![
-                open(Node::Stdin, 0),
-                open(Node::Stdout, flags::WRONLY),
-                open(Node::Stderr, flags::WRONLY),
-            ],
-        }
+        FdTable(Rc::new(RefCell::new(vec![
+            open(Node::Stdin, 0),
+            open(Node::Stdout, flags::WRONLY),
+            open(Node::Stderr, flags::WRONLY),
+        ])))
+    }
+
+    /// The same table, for a task that shares it.
+    pub fn shared(&self) -> FdTable {
+        FdTable(self.0.clone())
+    }
+
+    /// The same open files in a table of its own.
+    pub fn copied(&self) -> FdTable {
+        FdTable(Rc::new(RefCell::new(self.0.borrow().clone())))
+    }
+
+    /// A new program: a table of its own, without what is closed on exec.
+    pub fn exec(&mut self) {
+        let kept = |d: &Option<Descriptor>| d.clone().filter(|d| !d.cloexec);
+        let slots = self.0.borrow().iter().map(kept).collect();
+        self.0 = Rc::new(RefCell::new(slots));
     }
 
     /// The open file behind `fd`.
-    pub fn get(&self, fd: i32) -> Result<&Rc<OpenFile>, Errno> {
-        self.slot(fd).map(|d| &d.file)
+    ///
+    /// # Errors
+    ///
+    /// `EBADF`, as all of these.
+    pub fn get(&self, fd: i32) -> Result<Rc<OpenFile>, Errno> {
+        self.slot(fd).map(|d| d.file)
     }
 
-    fn slot(&self, fd: i32) -> Result<&Descriptor, Errno> {
+    fn slot(&self, fd: i32) -> Result<Descriptor, Errno> {
         let index = usize::try_from(fd).map_err(|_| Errno::EBADF)?;
-        self.slots.get(index).and_then(Option::as_ref).ok_or(Errno::EBADF)
+        self.0.borrow().get(index).cloned().flatten().ok_or(Errno::EBADF)
     }
 
     /// Installs `file` at the lowest free descriptor from `from` on, below `limit`.
     pub fn install(
-        &mut self,
+        &self,
         file: Rc<OpenFile>,
         cloexec: bool,
         from: usize,
         limit: u64,
     ) -> Result<i32, Errno> {
         let limit = usize::try_from(limit).unwrap_or(MOST).min(MOST);
-        let free = (from..self.slots.len()).find(|&i| self.slots[i].is_none());
-        let index = free.unwrap_or(self.slots.len().max(from));
+        let index = {
+            let slots = self.0.borrow();
+            let free = (from..slots.len()).find(|&i| slots[i].is_none());
+            free.unwrap_or(slots.len().max(from))
+        };
         if index >= limit {
             return Err(Errno::EMFILE);
         }
@@ -131,7 +151,7 @@ impl FdTable {
 
     /// Installs `file` at `fd`, closing what was there.
     pub fn replace(
-        &mut self,
+        &self,
         fd: i32,
         file: Rc<OpenFile>,
         cloexec: bool,
@@ -145,26 +165,35 @@ impl FdTable {
         Ok(())
     }
 
-    fn put(&mut self, index: usize, file: Rc<OpenFile>, cloexec: bool) {
-        if index >= self.slots.len() {
-            self.slots.resize(index + 1, None);
+    fn put(&self, index: usize, file: Rc<OpenFile>, cloexec: bool) {
+        let mut slots = self.0.borrow_mut();
+        if index >= slots.len() {
+            slots.resize(index + 1, None);
         }
-        self.slots[index] = Some(Descriptor { file, cloexec });
+        slots[index] = Some(Descriptor { file, cloexec });
     }
 
     /// Closes `fd`.
-    pub fn close(&mut self, fd: i32) -> Result<(), Errno> {
+    pub fn close(&self, fd: i32) -> Result<(), Errno> {
         self.slot(fd)?;
-        self.slots[fd as usize] = None;
+        self.0.borrow_mut()[fd as usize] = None;
         Ok(())
     }
 
     /// Closes all descriptors in `first..=last`.
-    pub fn close_range(&mut self, first: u32, last: u32) {
-        let end = (last as usize).saturating_add(1).min(self.slots.len());
-        for slot in self.slots.iter_mut().take(end).skip(first as usize) {
-            *slot = None;
-        }
+    pub fn close_range(&self, first: u32, last: u32) {
+        self.each_of(first, last, |slot| *slot = None);
+    }
+
+    /// All descriptors in `first..=last` are closed on exec.
+    pub fn cloexec_range(&self, first: u32, last: u32) {
+        self.each_of(first, last, |slot| slot.iter_mut().for_each(|d| d.cloexec = true));
+    }
+
+    fn each_of(&self, first: u32, last: u32, change: impl Fn(&mut Option<Descriptor>)) {
+        let mut slots = self.0.borrow_mut();
+        let end = (last as usize).saturating_add(1).min(slots.len());
+        slots.iter_mut().take(end).skip(first as usize).for_each(change);
     }
 
     /// The close-on-exec flag.
@@ -173,9 +202,9 @@ impl FdTable {
     }
 
     /// Sets the close-on-exec flag.
-    pub fn set_cloexec(&mut self, fd: i32, on: bool) -> Result<(), Errno> {
+    pub fn set_cloexec(&self, fd: i32, on: bool) -> Result<(), Errno> {
         self.slot(fd)?;
-        if let Some(Some(descriptor)) = self.slots.get_mut(fd as usize) {
+        if let Some(Some(descriptor)) = self.0.borrow_mut().get_mut(fd as usize) {
             descriptor.cloexec = on;
         }
         Ok(())

@@ -75,6 +75,21 @@ pub const PATHS: Paths = Paths {
         exit: 1,
         exit_loop: IRQENTRY_EXIT,
     },
+    resched: EntryPath {
+        functions: &[AsmResched, Resched, SchedulerIpi],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 1,
+        exit_loop: IRQENTRY_EXIT,
+    },
+    fork: EntryPath {
+        functions: &[RetFromForkAsm, RetFromFork],
+        bookkeeping: 2,
+        unmasked: 2,
+        exit: 2,
+        exit_loop: ExitLoop::IfWork(Named::ExitLoop),
+    },
+    kernel_resched: NestedPath { functions: &[AsmResched, Resched, SchedulerIpi], bookkeeping: 2 },
     kernel_irq_work: NestedPath { functions: &[AsmIrqWork, IrqWork, IrqWorkRun], bookkeeping: 2 },
     kernel_timer: NestedPath {
         functions: &[AsmTimer, Timer, HrtimerInterrupt, RunQueues],

@@ -28,7 +28,7 @@ const INT1: u8 = 0xf1;
 /// What a page that the processor cannot access is: a page fault, or a general protection
 /// or stack fault if the address is not canonical, or a page fault on a kernel address.
 pub fn of_page(state: &State, page: u64, access: Access) -> Cause {
-    let regs = state.core.regs();
+    let regs = state.hw_regs();
     let user = Arch::X86_64.task_size();
     if access == Access::Fetch {
         return match (x86::is_canonical(page), page < user) {
@@ -96,7 +96,7 @@ fn stack_fault(state: &State, pc: u64) -> Trap {
 
 /// The signal of an exception that is no page fault.
 pub fn of_exception(state: &State, exception: Exception) -> Trap {
-    let regs = state.core.regs();
+    let regs = state.hw_regs();
     let pc = regs.pc;
     if let Some((vector, pc)) = software_interrupt(state, &regs, exception) {
         let mut trap = protection(state, pc, x86::idt_error(vector));
@@ -142,7 +142,7 @@ fn int1(state: &State, pc: u64) -> Trap {
 
 /// `math_error`
 fn floating_point(state: &State, pc: u64, simd: bool) -> Trap {
-    let half = |at: usize| match state.core.fp() {
+    let half = |at: usize| match state.hw_fp() {
         FpState::X86_64(image) => u16::from_le_bytes([image[at], image[at + 1]]),
         FpState::Aarch64 { .. } => 0,
     };

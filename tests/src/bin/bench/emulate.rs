@@ -64,13 +64,15 @@ pub fn emulate_with<T>(
         arch,
         events,
         cpus: 1,
+        wide: 0,
+        switches: false,
         cmdline: vec!["bench".to_owned()],
         kernel_symbols: symbols::all(arch),
     };
     let mut state = exec::exec(&program, Config::default(), session)?;
     // Standard streams are the harness's.
     for fd in 0..3 {
-        state.vfs.fds.close(fd).map_err(|e| e.to_string())?;
+        state.task.fds.close(fd).map_err(|e| e.to_string())?;
     }
     let prepared = prepare(&mut state)?;
     let output = Output::Stream { out: Box::new(std::io::sink()), name: "nowhere".to_owned() };

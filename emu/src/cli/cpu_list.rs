@@ -1,0 +1,42 @@
+//! Lists of CPUs as perf's `-C` takes them: `0,2-3`.
+
+/// CPUs, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuList(pub u64);
+
+/// Reads a list.
+///
+/// # Errors
+///
+/// In words, for a number above 63, a range that runs backwards, or what is no number.
+pub fn cpu_list(text: &str) -> Result<CpuList, String> {
+    let number = |word: &str| match word.parse::<u32>() {
+        Ok(n) if n < 64 => Ok(n),
+        Ok(_) => Err(format!("CPU {word}: there are at most 64, numbered from 0")),
+        Err(_) => Err(format!("{word:?} is no CPU; use numbers and ranges, as 0,2-3")),
+    };
+    let mut mask = 0;
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(format!("{part}: the range runs backwards"));
+        }
+        (first..=last).for_each(|cpu| mask |= 1 << cpu);
+    }
+    Ok(CpuList(mask))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_ranges() {
+        assert_eq!(cpu_list("0"), Ok(CpuList(1)));
+        assert_eq!(cpu_list("0,2-3,63"), Ok(CpuList(0x8000_0000_0000_000d)));
+        for bad in ["", "64", "3-2", "a", "1,", "-1"] {
+            assert!(cpu_list(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The events that are active on the CPU: those of the task that runs and those of the CPU
+//! itself.
+//!
+//! ```text
+//! retired user code, kernel steps ─► count ─► left <= 0: overflowed, an interrupt is due
+//! ```
+
+use crate::engine::Budget;
+use crate::kernel::State;
+use crate::perf::context::{Context, Instance, Slot};
+use crate::perf::record::{Event, EventKind, Time};
+
+/// Modelled kernel code branches once in so many instructions, steps of which may be
+/// shorter.
+const KERNEL_BRANCH_EVERY: u64 = 6;
+
+impl State {
+    /// The active instances, the task's first.
+    pub fn instances(&self) -> impl Iterator<Item = (Slot, &Event, &Instance)> {
+        let slots = |of_cpu, context: &'_ Context| {
+            (0..context.instances.len()).map(move |index| Slot { of_cpu, index })
+        };
+        slots(false, &self.task.events).chain(slots(true, &self.cpu.events)).map(|slot| {
+            let instance = self.instance(slot);
+            (slot, &self.perf.session.events[instance.event], instance)
+        })
+    }
+
+    /// One of them.
+    pub fn instance(&self, slot: Slot) -> &Instance {
+        let context = if slot.of_cpu { &self.cpu.events } else { &self.task.events };
+        &context.instances[slot.index]
+    }
+
+    /// The same, to be changed.
+    pub fn instance_mut(&mut self, slot: Slot) -> &mut Instance {
+        let context = if slot.of_cpu { &mut self.cpu.events } else { &mut self.task.events };
+        &mut context.instances[slot.index]
+    }
+
+    /// The attributes of an instance.
+    pub fn event(&self, slot: Slot) -> &Event {
+        &self.perf.session.events[self.instance(slot).event]
+    }
+
+    /// The active instances of events for which `wanted` holds, with these.
+    pub fn active(&self, wanted: impl Fn(EventKind) -> bool) -> Vec<(Slot, EventKind)> {
+        let all = self.instances().map(|(slot, event, _)| (slot, event.kind));
+        all.filter(|(_, kind)| wanted(*kind)).collect()
+    }
+
+    /// User code ran: adds to the hardware counters.
+    pub fn count_user(&mut self, instructions: u64, branches: u64) {
+        let events = &self.perf.session.events;
+        for instance in self.task.events.instances.iter_mut().chain(&mut self.cpu.events.instances)
+        {
+            let event = &events[instance.event];
+            if event.exclude_user {
+                continue;
+            }
+            match event.kind {
+                EventKind::Cycles | EventKind::Instructions => instance.counter.count(instructions),
+                EventKind::Branches => instance.counter.count(branches),
+                _ => false,
+            };
+        }
+    }
+
+    /// Kernel steps ran: adds to the hardware counters unless the PMU stands still.
+    pub fn count_kernel(&mut self, cost: u64) {
+        if !self.cpu.counting || self.instances_are_none() {
+            return;
+        }
+        let since = self.cpu.since_branch + cost;
+        self.cpu.since_branch = since % KERNEL_BRANCH_EVERY;
+        let events = &self.perf.session.events;
+        for instance in self.task.events.instances.iter_mut().chain(&mut self.cpu.events.instances)
+        {
+            let event = &events[instance.event];
+            if event.exclude_kernel {
+                continue;
+            }
+            match event.kind {
+                EventKind::Cycles | EventKind::Instructions => instance.counter.count(cost),
+                EventKind::Branches => instance.counter.count(since / KERNEL_BRANCH_EVERY),
+                _ => false,
+            };
+        }
+    }
+
+    /// Whether no event is open on the task or the CPU.
+    pub fn instances_are_none(&self) -> bool {
+        self.task.events.instances.is_empty() && self.cpu.events.instances.is_empty()
+    }
+
+    /// A hardware counter that has overflowed. An event that does not count in kernel
+    /// mode does not interrupt there: its overflow waits for the return to user mode.
+    pub fn overflowed(&self, in_user: bool) -> Option<Slot> {
+        let hit = |event: &Event, instance: &Instance| {
+            event.kind.is_hardware()
+                && instance.counter.left <= 0
+                && (in_user || !event.exclude_kernel)
+                && (!in_user || !event.exclude_user)
+        };
+        self.instances().find(|(_, event, i)| hit(event, i)).map(|(slot, _, _)| slot)
+    }
+
+    /// A `cpu-clock` or `task-clock` whose timer has expired.
+    pub fn expired_clock(&self) -> Option<Slot> {
+        self.instances().find(|(_, _, i)| i.deadline <= self.cpu.clock).map(|(slot, _, _)| slot)
+    }
+
+    /// When the next timer of the CPU fires, of an event or the kernel's own.
+    pub fn next_deadline(&self) -> Time {
+        let events = self.task.events.next_deadline().min(self.cpu.events.next_deadline());
+        events.min(self.cpu.timers.next())
+    }
+
+    /// How far the CPU may run in user mode before a counter overflows.
+    pub fn counters_budget(&self) -> Budget {
+        let mut budget = Budget::UNLIMITED;
+        for (_, event, instance) in self.instances().filter(|(_, event, _)| !event.exclude_user) {
+            let left = instance.counter.left.max(0) as u64;
+            match event.kind {
+                EventKind::Cycles | EventKind::Instructions => {
+                    budget.instructions = budget.instructions.min(left);
+                }
+                EventKind::Branches => budget.branches = budget.branches.min(left),
+                _ => {}
+            }
+        }
+        budget
+    }
+
+    /// The task's events are gone: what they counted is kept.
+    pub fn close_task_events(&mut self) {
+        let instances = std::mem::take(&mut self.task.events.instances);
+        self.add_totals(instances);
+    }
+
+    /// What these instances, which are gone, have counted is kept.
+    pub fn add_totals(&mut self, instances: Vec<Instance>) {
+        for instance in instances {
+            self.perf.totals[instance.event].add(&instance.counter);
+        }
+    }
+}

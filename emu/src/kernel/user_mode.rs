@@ -1,0 +1,116 @@
+//! The life of a task that has user code: it runs, and kernel paths interrupt it.
+
+use crate::engine::{Budget, EngineError, Exit};
+use crate::kernel::interrupt::{self, Pending};
+use crate::kernel::scheduler::{self, pause};
+use crate::kernel::{Kernel, State, entry, exit, fault, paths};
+
+/// User instructions between two looks at the interrupt flag: about a tenth of a second.
+/// Counts are exact, so nothing that a guest or a profile shows depends on it.
+const SLICE: u64 = 50_000_000;
+/// Kernel entries between two of them.
+const ENTRIES: u32 = 1000;
+/// How far user code of one CPU may be ahead of the other CPUs, in nanoseconds.
+pub const QUANTUM: u64 = 20_000;
+
+/// How a task begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// It is in user mode: the first program.
+    Running,
+    /// It was forked: it comes out of the kernel (E-5).
+    Forked,
+}
+
+/// The whole life of a task. It ends inside the kernel, and so never returns.
+pub async fn live(k: Kernel, birth: Birth) {
+    if birth == Birth::Forked {
+        scheduler::first_run(&k).await;
+        let path = &paths::of(k.arch()).fork;
+        exit::to_user_mode(&k, path).await;
+        user_interrupts(&k).await;
+    }
+    let mut entries = 0;
+    loop {
+        while k.with(|s| s.cpu.clock > s.horizon) {
+            pause().await;
+        }
+        let reason = match k.with(run_user) {
+            Ok(reason) => reason,
+            Err(error) => {
+                k.with(|s| s.failure = Some(error));
+                pause().await;
+                continue;
+            }
+        };
+        match reason {
+            Exit::Syscall => entry::syscall(&k).await,
+            Exit::PageFault { page, access } => {
+                let cause = k.with(|s| fault::of_page(s, page, access));
+                fault::handle(&k, cause).await;
+            }
+            Exit::Exception(e) => {
+                let cause = k.with(|s| fault::of_exception(s, e));
+                fault::handle(&k, cause).await;
+            }
+            Exit::Budget => {}
+        }
+        user_interrupts(&k).await;
+        entries += 1;
+        if reason == Exit::Budget || entries >= ENTRIES || k.with(|s| s.wants_executor()) {
+            entries = 0;
+            pause().await;
+        }
+    }
+}
+
+impl State {
+    /// Whether there is something for the executor to do before user code goes on.
+    fn wants_executor(&self) -> bool {
+        let limit = self.stats.instructions >= self.config.max_instructions;
+        !self.perf.records.is_empty() || self.ending.is_some() || limit
+    }
+}
+
+/// Runs user code until something happens.
+fn run_user(state: &mut State) -> Result<Exit, EngineError> {
+    let budget = user_budget(state);
+    state.load_engine();
+    state.core.set_clock(state.cpu.clock);
+    let began = state.cpu.clock;
+    let State { core, arena, mm, .. } = state;
+    let run = core.run(arena, &mut mm.table, budget)?;
+    state.account();
+    state.cpu.clock += run.retired;
+    state.cpu.accounted = state.cpu.clock;
+    state.task.times.user += run.retired;
+    state.stats.instructions += run.retired;
+    state.stats.branches += run.branches;
+    state.count_user(run.retired, run.branches);
+    state.tell(|timeline, s| timeline.user(s, began, run.retired));
+    Ok(run.exit)
+}
+
+/// How far user code may run: to the next overflow, timer, limit, look at the flag, or to where
+/// another CPU is too far behind.
+fn user_budget(state: &State) -> Budget {
+    let mut budget = state.counters_budget();
+    let now = state.cpu.clock;
+    let timer = state.next_deadline().saturating_sub(now);
+    let limit = state.config.max_instructions.saturating_sub(state.stats.instructions);
+    let others = state.horizon.saturating_add(QUANTUM).saturating_sub(now);
+    budget.instructions = budget.instructions.min(timer).min(limit).min(others).min(SLICE);
+    budget
+}
+
+/// Interrupts that arrive between two user instructions.
+async fn user_interrupts(k: &Kernel) {
+    while let Some(pending) = k.with(|s| interrupt::due_in_user(s)) {
+        match pending {
+            Pending::Pmu | Pending::Overflow(_) => interrupt::pmu_in_user(k).await,
+            Pending::IrqWork => interrupt::irq_work_in_user(k).await,
+            Pending::Resched => interrupt::resched_in_user(k).await,
+            Pending::Timer => interrupt::timer_in_user(k).await,
+        }
+    }
+}
