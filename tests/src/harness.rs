@@ -230,7 +230,7 @@ impl Harness {
         kernel.with(|s| Outcome {
             session: s.perf.session.clone(),
             records: Vec::new(),
-            counters: s.perf.counters.clone(),
+            counters: s.perf.totals.clone(),
             stats: s.stats,
             ending: ending.unwrap_or_else(|e| panic!("{what}: {e}")),
             unsupported: s.unsupported.keys().cloned().collect(),

@@ -20,7 +20,7 @@ pub fn check_user_mode(state: &State) {
     assert!(cpu.irqs_on && !cpu.nmi_masked, "interrupts are off in user mode");
     assert!(cpu.kernel.is_none(), "still in kernel code: {:x?}", cpu.kernel);
     assert!(cpu.functions.is_empty(), "functions left on the path: {:?}", cpu.functions);
-    assert!(state.perf.counting, "the PMU stands still in user mode");
+    assert!(state.cpu.counting, "the PMU stands still in user mode");
     assert!(state.mm.kernel_faults.is_empty(), "faults of kernel copies that nobody counted");
 }
 
@@ -32,25 +32,13 @@ pub fn check_user_mode(state: &State) {
 pub fn check(outcome: &Outcome) {
     let mut last = 0;
     for record in &outcome.records {
-        let time = time_of(record);
+        let time = record.time();
         assert!(time >= last, "time goes back from {last} to {time} at {record:x?}");
         last = time;
     }
     outcome.samples().for_each(|s| check_sample(outcome, s));
     check_counters(outcome);
     check_order(outcome);
-}
-
-/// When a record was made.
-pub fn time_of(record: &Record) -> u64 {
-    match record {
-        Record::Comm { time, .. }
-        | Record::Mmap2 { time, .. }
-        | Record::Fork { time, .. }
-        | Record::Exit { time, .. }
-        | Record::CallchainDeferred { time, .. } => *time,
-        Record::Sample(s) => s.time,
-    }
 }
 
 /// Where aarch64 masks even pseudo-NMIs: from the entry until the mask is restored (N3),

@@ -197,7 +197,7 @@ fn the_tasks_clock_does_not_sleep() {
     for arch in Arch::ALL {
         let harness = Harness::new(arch, "golden-fp").args(&["sys", "5"]);
         let outcome = harness.events("task-clock", PERIOD).run();
-        let end = outcome.records.last().map(laws::time_of).unwrap();
+        let end = outcome.records.last().map(emu::perf::record::Record::time).unwrap();
         let counted: u64 = outcome.samples().map(|s| s.period).sum();
         assert!(end > SLEEPS && counted > 0, "{arch}: {end} ns, {counted} counted");
         let awake = end - SLEEPS;

@@ -9,8 +9,8 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::cli::cpu_list::{CpuList, cpu_list};
-use crate::cli::machine::Scope;
 use crate::cli::explain::ExplainOptions;
+use crate::cli::machine::Scope;
 use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
 use crate::cli::timeline::TimelineOptions;

@@ -2,7 +2,9 @@
 //! the paths are those of a real run.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use arch::Arch;
 
@@ -67,28 +69,26 @@ impl Machine {
 
     fn request(&self, work: WorkId) -> Requested {
         let design = self.with(|s| s.unwind.design.clone());
-        self.0.run(design.request(&self.0, work)).unwrap()
+        finished(design.request(&self.0, work))
     }
 
     fn init(&self) -> Result<WorkId, arch::Errno> {
         let design = self.with(|s| s.unwind.design.clone());
-        self.0.run(design.init(&self.0, Tracer::Log)).unwrap()
+        finished(design.init(&self.0, Tracer::Log))
     }
 
     fn task_work(&self) {
-        self.0.run(task_work::run(&self.0)).unwrap();
+        finished(task_work::run(&self.0));
     }
 
     /// X5.
     fn reset(&self) {
         let design = self.with(|s| s.unwind.design.clone());
-        self.0
-            .run(async {
-                if self.0.step(Point::ExitX5, |s| design.begin_reset(s)).await {
-                    design.reset(&self.0).await;
-                }
-            })
-            .unwrap();
+        finished(async {
+            if self.0.step(Point::ExitX5, |s| design.begin_reset(s)).await {
+                design.reset(&self.0).await;
+            }
+        });
     }
 
     /// Callbacks since the last look: (work, cookie, frames).
@@ -114,6 +114,14 @@ impl Machine {
         let result = f();
         self.with(|s| s.cpu.preempt_count -= UNITS);
         result
+    }
+}
+
+/// What a path that nothing keeps waiting comes to.
+fn finished<T>(path: impl Future<Output = T>) -> T {
+    match pin!(path).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("the path waits"),
     }
 }
 
@@ -263,10 +271,17 @@ fn exit_with_a_stack_pending() {
         let m = Machine::new(design);
         let x = m.init().unwrap();
         let asked = m.request(x);
-        m.0.run(do_exit::do_exit(&m.0)).unwrap();
+        let dying = m.with(|s| s.task.id);
+        // It ends in another task's turn.
+        let end = pin!(do_exit::do_exit(&m.0)).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(end.is_pending(), "{design}");
         let calls = m.calls();
         assert_eq!(calls, [(x, asked.cookie, frames)], "{design}");
-        assert_eq!(m.with(|s| s.task.works.clone()), TaskWorks::Exited, "{design}");
+        let works = m.with(|s| s.task_of(dying).map(|t| t.works.clone()));
+        assert_eq!(works, Some(TaskWorks::Exited), "{design}");
+        let m = Machine::new(design);
+        let x = m.init().unwrap();
+        m.with(|s| s.task.exiting = true);
         assert_eq!(m.request(x), Requested::refused(arch::Errno::EINVAL), "{design}");
         // The task's own events were gone before.
         assert_eq!(m.stacks(), [], "{design}");

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use arch::{Arch, Errno};
 
 use crate::engine::{Arena, Engine, EngineError};
+use crate::kernel::State;
 use crate::kernel::fork::{kernel_stacks, stack_base};
 use crate::kernel::image::{self, ImageError, Loaded, Request};
 use crate::kernel::kstack::KernelStack;
@@ -18,7 +19,6 @@ use crate::kernel::symbols::Named;
 use crate::kernel::task::{DEFAULT_LIMITS, Image, Place, Task, TaskId};
 use crate::kernel::unwind::{NotBuilt, Unwind};
 use crate::kernel::vfs::{FdTable, Tree, Vfs};
-use crate::kernel::State;
 use crate::loader::stack::StackError;
 use crate::loader::{self, FileError, LoadError};
 use crate::mem::mm::MmId;
@@ -150,7 +150,12 @@ pub fn exec(
         cpu: Box::new(Cpu::new(0, stacks.nmi0, IDLE_0)),
         mm: Box::new(loaded.mm),
         task: Box::new(task),
-        others: Others { last_task: FIRST.0 + cpus, last_mm: 1, last_pid: PID, ..Others::default() },
+        others: Others {
+            last_task: FIRST.0 + cpus,
+            last_mm: 1,
+            last_pid: PID,
+            ..Others::default()
+        },
         horizon: u64::MAX,
         engine_task: FIRST,
         engine_mm: MmId(1),

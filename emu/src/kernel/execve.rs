@@ -93,11 +93,7 @@ async fn alone(k: &Kernel) {
 
 impl State {
     /// The program that the call names, in an address space that nobody uses yet, and its path.
-    fn load_program(
-        &mut self,
-        sysno: Sysno,
-        a: [u64; 6],
-    ) -> Result<(Box<Loaded>, String), Errno> {
+    fn load_program(&mut self, sysno: Sysno, a: [u64; 6]) -> Result<(Box<Loaded>, String), Errno> {
         let wanted = self.wanted(sysno, a)?;
         let mut random = [0; 16];
         self.task.random.fill(&mut random);
@@ -116,13 +112,12 @@ impl State {
         if image::arch_of(&wanted.file).map_err(|_| Errno::ENOEXEC)? != self.arch {
             return Err(Errno::ENOEXEC);
         }
-        let loaded =
-            image::load(&request, &self.config, &mut self.arena).map_err(|e| match e {
-                ImageError::Load(_) => Errno::ENOEXEC,
-                ImageError::Arguments(_) => Errno::E2BIG,
-                ImageError::Map(errno) => errno,
-                ImageError::Memory => Errno::ENOMEM,
-            })?;
+        let loaded = image::load(&request, &self.config, &mut self.arena).map_err(|e| match e {
+            ImageError::Load(_) => Errno::ENOEXEC,
+            ImageError::Arguments(_) => Errno::E2BIG,
+            ImageError::Map(errno) => errno,
+            ImageError::Memory => Errno::ENOMEM,
+        })?;
         Ok((Box::new(loaded), wanted.path))
     }
 

@@ -124,7 +124,8 @@ impl State {
         }
         self.others.last_task += 1;
         let id = TaskId(self.others.last_task);
-        let stack = KernelStack::new(stack_base(self.arch, id), &mut self.arena).ok_or(Errno::ENOMEM)?;
+        let stack =
+            KernelStack::new(stack_base(self.arch, id), &mut self.arena).ok_or(Errno::ENOMEM)?;
         let mm = match flags & flag::VM != 0 {
             true => {
                 self.mm.users += 1;
@@ -268,7 +269,9 @@ impl State {
                 self.others.last_pid = RESERVED;
             }
             let pid = self.others.last_pid;
-            if !self.tasks().any(|t| t.tid == pid || t.pid == pid) && !self.zombies.contains_key(&pid) {
+            if !self.tasks().any(|t| t.tid == pid || t.pid == pid)
+                && !self.zombies.contains_key(&pid)
+            {
                 return pid;
             }
         }

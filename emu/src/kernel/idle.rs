@@ -16,6 +16,6 @@ pub async fn idle(k: Kernel) {
         k.last_step(Point::Idle, |s| s.cpu.halted = true);
         pause().await;
         // Whatever ended the halt arrives in this step.
-        k.step(Point::IdleWake, |s| s.cpu.halted = false).await;
+        k.step(Point::IdleWake, |_| ()).await;
     }
 }

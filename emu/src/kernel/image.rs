@@ -96,7 +96,11 @@ fn bytes_of(file: &File) -> &[u8] {
 /// # Errors
 ///
 /// [`ImageError`]; what was mapped until then is given back.
-pub fn load(request: &Request<'_>, config: &Config, arena: &mut Arena) -> Result<Loaded, ImageError> {
+pub fn load(
+    request: &Request<'_>,
+    config: &Config,
+    arena: &mut Arena,
+) -> Result<Loaded, ImageError> {
     let image = elf::parse(bytes_of(request.file))?;
     let arch = image.arch;
     let limit = |which: usize| request.limits[which].0;

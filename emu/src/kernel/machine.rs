@@ -151,7 +151,12 @@ impl State {
 
     /// When the first of the other CPUs has something to do.
     fn others_are_ready_at(&self) -> Time {
-        self.others.cpus.values().map(|cpu| cpu.ready_at(self.next_event_of(cpu))).min().unwrap_or(Time::MAX)
+        self.others
+            .cpus
+            .values()
+            .map(|cpu| cpu.ready_at(self.next_event_of(cpu)))
+            .min()
+            .unwrap_or(Time::MAX)
     }
 
     /// The CPU that takes the next step: the one that is behind, of several the lowest. `None`

@@ -174,7 +174,16 @@ mod tests {
         for arch in Arch::ALL {
             let p = of(arch);
             let traps = TrapKind::ALL.map(p.trap);
-            let others = [p.syscall, p.page_fault, p.fetch_fault, p.timer, p.pmu, p.irq_work, p.resched, p.fork];
+            let others = [
+                p.syscall,
+                p.page_fault,
+                p.fetch_fault,
+                p.timer,
+                p.pmu,
+                p.irq_work,
+                p.resched,
+                p.fork,
+            ];
             for path in traps.into_iter().chain(others) {
                 let names = path.functions.iter().map(|&f| Function::from(f).name(arch));
                 assert!(names.clone().all(|n| !n.is_empty()), "{arch}: {:?}", path.functions);

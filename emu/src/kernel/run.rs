@@ -90,6 +90,7 @@ impl State {
     fn go_on(&mut self, at: Time, cpu: u32) -> TaskId {
         self.activate(cpu);
         self.cpu.clock = self.cpu.clock.max(at);
+        self.cpu.halted = false;
         self.cpu.current
     }
 }
@@ -100,7 +101,8 @@ struct Paths(BTreeMap<TaskId, Path<'static, ()>>);
 impl Paths {
     /// Those of the tasks that are there at the start.
     fn new(k: &Kernel) -> Paths {
-        let tasks: Vec<(TaskId, bool)> = k.with(|s| s.tasks().map(|t| (t.id, t.is_idle())).collect());
+        let tasks: Vec<(TaskId, bool)> =
+            k.with(|s| s.tasks().map(|t| (t.id, t.is_idle())).collect());
         let mut paths = Paths(BTreeMap::new());
         for (id, is_idle) in tasks {
             let path: Path<'static, ()> = match is_idle {
@@ -118,9 +120,8 @@ impl Paths {
             // A path ends with its task, which is dead then.
             let _ = path.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
-        let (born, gone) = k.with(|s| {
-            (std::mem::take(&mut s.others.born), std::mem::take(&mut s.others.gone))
-        });
+        let (born, gone) =
+            k.with(|s| (std::mem::take(&mut s.others.born), std::mem::take(&mut s.others.gone)));
         for id in born {
             self.0.insert(id, Box::pin(user_mode::live(k.clone(), Birth::Forked)));
         }

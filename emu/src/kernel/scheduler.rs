@@ -66,7 +66,7 @@ async fn switch(k: &Kernel, preempted: bool) {
         return;
     };
     k.step(Point::Sleep, |s| s.sched_out(next, preempted)).await;
-    k.last_step(Point::SchedSwitch, |s| s.switch_to(next));
+    k.last_step(Point::SchedSwitch, |s| s.switch_to(next, preempted));
     pause().await;
     k.step(Point::Wake, |s| {
         s.sched_in();
@@ -77,7 +77,11 @@ async fn switch(k: &Kernel, preempted: bool) {
 
 /// What a new task does first (`schedule_tail`).
 pub async fn first_run(k: &Kernel) {
-    k.step(Point::Wake, State::sched_in).await;
+    k.step(Point::Wake, |s| {
+        s.sched_in();
+        s.cpu.irqs_on = true;
+    })
+    .await;
 }
 
 impl Task {
@@ -98,7 +102,7 @@ impl State {
     fn pick_next(&mut self, preempted: bool) -> (Option<TaskId>, bool) {
         let irqs_on = std::mem::replace(&mut self.cpu.irqs_on, false);
         self.task.work.need_resched = false;
-        let (cpu, me) = (self.cpu.id, self.task.id);
+        let cpu = self.cpu.id;
         let runnable = (preempted || self.task.is_runnable()) && self.task.may_run_on(cpu);
         let next = self.cpu.queue.pop_front().or_else(|| match runnable && !self.task.is_idle() {
             true => None,
@@ -112,16 +116,6 @@ impl State {
             }
             None => self.cpu.idle,
         };
-        self.task.place = Place::Off(cpu);
-        if self.task.is_idle() {
-            // It is always there.
-        } else if runnable {
-            self.task.place = Place::Queued(cpu);
-            self.cpu.queue.push_back(me);
-        } else if (preempted || self.task.is_runnable()) && !self.task.dead {
-            // Its affinity has no place for it here.
-            self.enqueue(me);
-        }
         (Some(next), irqs_on)
     }
 
@@ -149,8 +143,16 @@ impl State {
         self.record_switch(true, preempted);
     }
 
-    /// The CPU goes on with another task, where that left off.
-    fn switch_to(&mut self, next: TaskId) {
+    /// The CPU goes on with another task, where that left off. Only now may another CPU run the one
+    /// that leaves; if it was woken on its way, it waits for its turn.
+    fn switch_to(&mut self, next: TaskId, preempted: bool) {
+        let (cpu, me) = (self.cpu.id, self.task.id);
+        let runnable = (preempted || self.task.is_runnable()) && !self.task.is_idle();
+        let stays = runnable && self.task.may_run_on(cpu);
+        self.task.place = if stays { Place::Queued(cpu) } else { Place::Off(cpu) };
+        if stays {
+            self.cpu.queue.push_back(me);
+        }
         if let Some(slice) = self.cpu.slice.take() {
             self.cpu.timers.cancel(slice);
         }
@@ -167,6 +169,10 @@ impl State {
         self.cpu.kernel = kernel;
         self.cpu.functions = functions;
         self.task.place = Place::Running(self.cpu.id);
+        if runnable && !stays {
+            // Its affinity has no place for it here.
+            self.enqueue(me);
+        }
     }
 
     /// The present task has the CPU (`finish_task_switch`).
@@ -236,7 +242,8 @@ impl State {
         };
         let allowed: Vec<u32> =
             self.cpus().map(|c| c.id).filter(|&c| affinity >> c & 1 != 0).collect();
-        let usual = if allowed.contains(&last) { last } else { allowed.first().copied().unwrap_or(0) };
+        let usual =
+            if allowed.contains(&last) { last } else { allowed.first().copied().unwrap_or(0) };
         let chosen = match idle(self, usual) {
             true => usual,
             false => allowed.into_iter().find(|&c| idle(self, c)).unwrap_or(usual),

@@ -8,6 +8,7 @@ use arch::{Arch, Errno};
 use super::ops::Place;
 use super::remap::RemapFlags;
 use super::*;
+use crate::mem::mm::MmId;
 use crate::engine::{Access, Arena};
 
 const AT: u64 = 0x10_0000_0000;
@@ -32,7 +33,7 @@ impl Lab {
             address_limit: u64::MAX,
         };
         let mut arena = Arena::new().unwrap();
-        let mm = Mm::new(Arch::X86_64, layout, &mut arena).unwrap();
+        let mm = Mm::new(MmId(1), Arch::X86_64, layout, &mut arena).unwrap();
         Lab { mm, arena }
     }
 
@@ -347,7 +348,7 @@ fn one_request_is_for_no_more_than_the_machine_has() {
 fn memory_and_page_tables_have_one_limit() {
     let mut lab = Lab::new();
     lab.arena = Arena::with_len(256 * PAGE).unwrap();
-    lab.mm = Mm::new(Arch::X86_64, lab.mm.layout, &mut lab.arena).unwrap();
+    lab.mm = Mm::new(MmId(1), Arch::X86_64, lab.mm.layout, &mut lab.arena).unwrap();
     let lazy = AreaFlags { no_reserve: true, ..AreaFlags::default() };
     lab.map_as(Place::Fixed(AT), 1 << 30, Prot::R, lazy).unwrap();
     // Reading takes no frames, but a table for every 2 MiB.

@@ -73,7 +73,15 @@ pub fn event(kind: EventKind, name: &str) -> Event {
 
 pub fn session(arch: Arch, events: Vec<Event>) -> Session {
     let cmdline = ["emu", "run", "-g", "a guest"].map(String::from).to_vec();
-    Session { arch, events, cpus: 2, wide: 0, switches: false, cmdline, kernel_symbols: kernel(arch) }
+    Session {
+        arch,
+        events,
+        cpus: 2,
+        wide: 0,
+        switches: false,
+        cmdline,
+        kernel_symbols: kernel(arch),
+    }
 }
 
 fn exec(pid: u32, time: u64, path: &Path, file: FileId) -> Vec<Record> {

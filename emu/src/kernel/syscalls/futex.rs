@@ -57,8 +57,7 @@ fn futex(s: &mut State, a: [u64; 6]) -> SysResult {
                 return Err(Errno::EAGAIN);
             }
             let woken = s.wake(from, a[2] as u32 as usize);
-            let moved: Vec<_> =
-                s.waiters(from).into_iter().take(a[3] as u32 as usize).collect();
+            let moved: Vec<_> = s.waiters(from).into_iter().take(a[3] as u32 as usize).collect();
             moved.iter().for_each(|&id| s.requeue(id, to));
             Ok((woken + moved.len()) as u64)
         }

@@ -28,7 +28,9 @@ use arch::{Arch, Errno};
 use crate::kernel::symbols::Function;
 use crate::kernel::task::Ending;
 use crate::kernel::wait::Woken;
-use crate::kernel::{Kernel, Point, State, aarch64, do_exit, execve, fork, scheduler, wait, x86_64};
+use crate::kernel::{
+    Kernel, Point, State, aarch64, do_exit, execve, fork, scheduler, wait, x86_64,
+};
 
 /// Result of a system call's work.
 pub type SysResult = Result<u64, Errno>;

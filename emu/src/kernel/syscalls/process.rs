@@ -41,11 +41,8 @@ pub fn call(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Option<SysResult> {
 /// What `clone`, `clone3`, `fork` or `vfork` asks for.
 pub fn clone_args(s: &mut State, sysno: Sysno, a: [u64; 6]) -> Result<CloneArgs, Errno> {
     const CSIGNAL: u64 = 0xff;
-    let forked = |flags| CloneArgs {
-        flags,
-        exit_signal: Signal::SIGCHLD.number(),
-        ..CloneArgs::default()
-    };
+    let forked =
+        |flags| CloneArgs { flags, exit_signal: Signal::SIGCHLD.number(), ..CloneArgs::default() };
     match sysno {
         Sysno::Fork => Ok(forked(0)),
         Sysno::Vfork => Ok(forked(flag::VM | flag::VFORK)),

@@ -382,17 +382,22 @@ fn waits_take_virtual_time() {
         assert_eq!(lab.call(Sysno::Ppoll, [0, 0, at, 0]), invalid);
     }
     let at = time(&mut lab, 2, 5);
-    let slept = |lab: &mut Lab| lab.state.task.sleep_until.take().map(|t| t - lab.state.cpu.clock);
-    assert_eq!(lab.call(Sysno::RtSigtimedwait, [END - 8, 0, at, 8]), Err(Errno::EAGAIN));
-    assert_eq!(slept(&mut lab), Some(2_000_000_005));
+    // How long the call waits from now on, and its result when that is over.
+    let waits = |lab: &mut Lab| {
+        lab.state.task.deadline = None;
+        let block = lab.state.task.block.take()?;
+        Some((block.until.unwrap() - lab.state.cpu.clock, Errno::from_ret(block.late)))
+    };
+    assert_eq!(lab.call(Sysno::RtSigtimedwait, [END - 8, 0, at, 8]), Ok(0));
+    assert_eq!(waits(&mut lab), Some((2_000_000_005, Some(Errno::EAGAIN))));
     assert_eq!(lab.call(Sysno::Futex, [END - 8, 0, 1, at]), Err(Errno::EAGAIN));
-    assert_eq!(slept(&mut lab), None);
-    assert_eq!(lab.call(Sysno::Futex, [END - 8, 0, 0, at]), Err(Errno::ETIMEDOUT));
-    assert_eq!(slept(&mut lab), Some(2_000_000_005));
-    assert_eq!(lab.call(Sysno::Futex, [END - 8, 9, 0, at, 0, 1]), Err(Errno::ETIMEDOUT));
-    assert_eq!(lab.state.task.sleep_until.take(), Some(2_000_000_005));
+    assert_eq!(waits(&mut lab), None);
+    assert_eq!(lab.call(Sysno::Futex, [END - 8, 0, 0, at]), Ok(0));
+    assert_eq!(waits(&mut lab), Some((2_000_000_005, Some(Errno::ETIMEDOUT))));
+    assert_eq!(lab.call(Sysno::Futex, [END - 8, 9, 0, at, 0, 1]), Ok(0));
+    assert_eq!(lab.state.task.block.take().unwrap().until, Some(2_000_000_005));
     assert_eq!(lab.call(Sysno::Poll, [0, 0, 7]), Ok(0));
-    assert_eq!(slept(&mut lab), Some(7_000_000));
+    assert_eq!(waits(&mut lab), Some((7_000_000, None)));
     assert_eq!(lab.call(Sysno::Getpgid, [0u64.wrapping_sub(5)]), Err(Errno::ESRCH));
     assert_eq!(lab.call(Sysno::Getpriority, [99, 0]), Err(Errno::EINVAL));
 }

@@ -84,7 +84,7 @@ pub fn emulate_with<T>(
     })?;
     kernel.with(|state| finish(prepared, state));
     sink.finish()?;
-    Ok(kernel.with(|s| s.perf.counters.iter().map(|c| c.samples).sum()))
+    Ok(kernel.with(|s| s.perf.totals.iter().map(|c| c.samples).sum()))
 }
 
 /// Runs a guest on the bare engine.
