@@ -243,7 +243,8 @@ fn is_numbered(point: &str) -> bool {
 fn every_rule_has_its_step() {
     let rules = rules();
     let counts = [("N", 0..=7), ("X", 1..=6), ("Q", 1..=12), ("G", 1..=6), ("C", 1..=7)];
-    let more = [("P", 1..=9), ("R", 1..=6), ("a.request.", 1..=8), ("a.work.", 1..=8)];
+    let more =
+        [("P", 1..=9), ("R", 1..=6), ("K", 1..=9), ("a.request.", 1..=8), ("a.work.", 1..=8)];
     let last =
         [("b.request.", 1..=8), ("b.work.", 1..=8), ("w.request.", 1..=4), ("w.work.", 1..=3)];
     let wanted: Vec<String> = counts

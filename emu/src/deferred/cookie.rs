@@ -66,4 +66,8 @@ impl Design for Cookie {
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
         Box::pin(listed::init(k, tracer))
     }
+
+    fn cancel<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, ()> {
+        Box::pin(listed::cancel(k, work))
+    }
 }

@@ -16,7 +16,7 @@ use crate::deferred::capture;
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::{Notify, TaskWork};
 use crate::kernel::unwind::{Requested, Tracer, Work, WorkId, call_back};
-use crate::kernel::{Kernel, Point, State};
+use crate::kernel::{Kernel, Point, State, lock};
 
 /// The steps' points, which are named after the design.
 #[derive(Clone, Copy, Debug)]
@@ -82,25 +82,32 @@ pub async fn process(
                 (s.task.unwind.id, trace)
             })
             .await;
-        let works = k
-            .step(points.work[2], |s| {
-                s.unwind.traversals += 1;
-                s.unwind.list.clone()
-            })
-            .await;
+        lock::lock(k, lock::CALLBACKS, points.work[2]).await;
+        let works = k.step(Point::ListRead, |s| s.unwind.list.clone()).await;
         for work in works {
             k.step(points.work[3], |_| ()).await;
             call_back(k, work, &trace, cookie).await;
         }
-        k.step(points.work[4], |s| s.unwind.traversals -= 1).await;
+        lock::unlock(k, lock::CALLBACKS, points.work[4]).await;
     }
     k.ret().await;
 }
 
 /// Registers a tracer: pushed in front under the mutex.
 pub async fn init(k: &Kernel, tracer: Tracer) -> Result<WorkId, Errno> {
-    let work = Work { bit: 0, tracer: Some(tracer), queued: None };
-    Ok(k.step(Point::InitList, |s| s.unwind.push_front(work)).await)
+    let work = Work { bit: 0, tracer: Some(tracer), next: None, queued: None };
+    lock::lock(k, lock::CALLBACKS, Point::InitLock).await;
+    let id = k.step(Point::InitList, |s| s.unwind.push_front(work)).await;
+    lock::unlock(k, lock::CALLBACKS, Point::InitUnlock).await;
+    Ok(id)
+}
+
+/// A tracer goes away: unlinked under the mutex, so that no callback of it runs any more. Tasks that have
+/// asked keep their work queued.
+pub async fn cancel(k: &Kernel, work: WorkId) {
+    lock::lock(k, lock::CALLBACKS, Point::CancelK4).await;
+    k.step(Point::CancelK5, |s| s.unwind.unlink(work)).await;
+    lock::unlock(k, lock::CALLBACKS, Point::CancelUnlock).await;
 }
 
 /// What is cached is forgotten.

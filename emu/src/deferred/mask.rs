@@ -10,9 +10,10 @@ use unwinder::fp::unwind_user::MAX_ENTRIES;
 use crate::deferred::{capture, id};
 use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
+use crate::kernel::task::TaskId;
 use crate::kernel::task_work::{Notify, TaskWork};
 use crate::kernel::unwind::{Design, Requested, Tracer, Work, WorkId, call_back};
-use crate::kernel::{Kernel, Point, State};
+use crate::kernel::{Kernel, Point, State, lock};
 
 /// Task work is queued.
 pub const PENDING: u64 = 1;
@@ -55,6 +56,10 @@ impl Design for Mask {
 
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
         Box::pin(init(k, tracer))
+    }
+
+    fn cancel<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, ()> {
+        Box::pin(cancel(k, work))
     }
 }
 
@@ -139,13 +144,9 @@ async fn serve(k: &Kernel, mut bits: u64) {
             (s.task.unwind.id, trace)
         })
         .await;
-    let works = k
-        .step(Point::ProcessP7, |s| {
-            s.unwind.traversals += 1;
-            s.unwind.list.clone()
-        })
-        .await;
-    for work in works {
+    let (reader, mut next) =
+        k.step(Point::ProcessP7, |s| (s.unwind.srcu.enter(), s.unwind.list.first().copied())).await;
+    while let Some(work) = next {
         let asked = |s: &mut State| {
             let bit = s.unwind.works[work.0 as usize].bit;
             bit >= 0 && bits >> bit & 1 != 0
@@ -161,8 +162,9 @@ async fn serve(k: &Kernel, mut bits: u64) {
             })
             .await;
         }
+        next = k.step(Point::ProcessP8Next, |s| s.unwind.after(work)).await;
     }
-    k.step(Point::ProcessP9, |s| s.unwind.traversals -= 1).await;
+    k.step(Point::ProcessP9, |s| s.leave_srcu(reader)).await;
 }
 
 /// R2 to R6; R1 was [`Design::begin_reset`].
@@ -201,6 +203,7 @@ async fn reset(k: &Kernel) {
 }
 
 async fn init(k: &Kernel, tracer: Tracer) -> Result<WorkId, Errno> {
+    lock::lock(k, lock::CALLBACKS, Point::InitLock).await;
     let registered = k
         .step(Point::InitList, |s| {
             let free = (!s.unwind.mask).trailing_zeros();
@@ -209,11 +212,50 @@ async fn init(k: &Kernel, tracer: Tracer) -> Result<WorkId, Errno> {
             }
             s.unwind.mask |= 1 << free;
             // A traversal may meet it before it has its function.
-            Ok(s.unwind.push_front(Work { bit: free as i32, tracer: None, queued: None }))
+            Ok(s.unwind.push_front(Work {
+                bit: free as i32,
+                tracer: None,
+                next: None,
+                queued: None,
+            }))
         })
         .await;
     if let Ok(WorkId(index)) = registered {
         k.step(Point::InitFunction, |s| s.unwind.works[index as usize].tracer = Some(tracer)).await;
     }
+    lock::unlock(k, lock::CALLBACKS, Point::InitUnlock).await;
     registered
+}
+
+/// K1 to K9.
+async fn cancel(k: &Kernel, work: WorkId) {
+    let bit = k.step(Point::CancelK2, |s| s.unwind.works[work.0 as usize].bit).await;
+    // K3: the shift takes the low six bits, so that -1 passes for 63 (H9).
+    let mask = 1u64.wrapping_shl(bit as u32);
+    if k.step(Point::CancelK3, |_| mask & (PENDING | USED) != 0).await {
+        return;
+    }
+    lock::lock(k, lock::CALLBACKS, Point::CancelK4).await;
+    // K5: of a work that is not in the list any more the kernel's list debugging keeps it from
+    // harm.
+    k.step(Point::CancelK5, |s| s.unwind.unlink(work)).await;
+    k.step(Point::CancelK6, |s| s.unwind.works[work.0 as usize].bit = -1).await;
+    k.step(Point::CancelK7, |s| s.unwind.mask &= !mask).await;
+    lock::synchronize(k, Point::CancelK8).await;
+    let mut from = Some(TaskId(0));
+    while let Some(id) = from {
+        // Every thread in the task list, one after the other.
+        from = k
+            .step(Point::CancelK9, |s| {
+                let next = s.tasks().map(|t| t.id).find(|&t| t > id)?;
+                let info = &mut s.task_mut(next)?.unwind;
+                info.mask &= !mask;
+                if let Some(cache) = &mut info.cache {
+                    cache.completed &= !mask;
+                }
+                Some(next)
+            })
+            .await;
+    }
+    lock::unlock(k, lock::CALLBACKS, Point::CancelUnlock).await;
 }

@@ -69,6 +69,10 @@ impl Design for Timestamp {
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
         Box::pin(listed::init(k, tracer))
     }
+
+    fn cancel<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, ()> {
+        Box::pin(listed::cancel(k, work))
+    }
 }
 
 /// 5: the first request of an entry sets it.

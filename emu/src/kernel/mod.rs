@@ -42,6 +42,7 @@ pub mod image;
 pub mod interrupt;
 pub mod irq_work;
 pub mod kstack;
+pub mod lock;
 pub mod machine;
 pub mod observer;
 pub mod paths;

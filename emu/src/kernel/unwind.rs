@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use arch::{Arch, Errno};
 
+use crate::kernel::lock::{Mutex, Srcu};
 use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::TaskWork;
@@ -68,8 +69,11 @@ pub trait Design: fmt::Debug {
         Box::pin(async {})
     }
 
-    /// Registers a tracer.
+    /// Registers a tracer. May sleep.
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>>;
+
+    /// A tracer goes away. May sleep; not from a callback.
+    fn cancel<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, ()>;
 }
 
 /// A kernel without the unwinder: requests are refused.
@@ -96,6 +100,10 @@ impl Design for NotBuilt {
     fn init<'a>(&'a self, _k: &'a Kernel, _tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
         Box::pin(async { Err(Errno::ENOSYS) })
     }
+
+    fn cancel<'a>(&'a self, _k: &'a Kernel, _work: WorkId) -> Path<'a, ()> {
+        Box::pin(async {})
+    }
 }
 
 /// Who is called back.
@@ -114,6 +122,8 @@ pub struct Work {
     pub bit: i32,
     /// Its callback; `None` while it is being registered.
     pub tracer: Option<Tracer>,
+    /// What was behind it in the list when it was taken out.
+    pub next: Option<WorkId>,
     /// Thread on whose list its own task-work item is, where it has one.
     pub queued: Option<u32>,
 }
@@ -164,8 +174,10 @@ pub struct Unwind {
     pub list: Vec<WorkId>,
     /// Bits in use, the reserved ones included (mask design).
     pub mask: u64,
-    /// Readers inside the SRCU section, or owners of the mutex.
-    pub traversals: u32,
+    /// `callback_mutex`
+    pub mutex: Mutex,
+    /// `unwind_srcu` (mask design).
+    pub srcu: Srcu,
     /// What the clock of the timestamp design shows.
     pub clock: Clock,
     /// SFrame sections of a process are looked into first; else the kernel has only the walk by
@@ -205,10 +217,11 @@ impl Unwind {
     pub fn new(design: Rc<dyn Design>) -> Unwind {
         Unwind {
             design,
-            works: vec![Work { bit: 2, tracer: Some(Tracer::Perf), queued: None }],
+            works: vec![Work { bit: 2, tracer: Some(Tracer::Perf), next: None, queued: None }],
             list: vec![PERF],
             mask: 0b111,
-            traversals: 0,
+            mutex: Mutex::default(),
+            srcu: Srcu::default(),
             clock: Clock::default(),
             sframe: false,
             calls: Vec::new(),
@@ -220,6 +233,22 @@ impl Unwind {
     /// attribute bit and ignores it.
     pub const fn available(&self, arch: Arch) -> bool {
         matches!(arch, Arch::X86_64) || self.sframe
+    }
+
+    /// Takes a work out of the list. A traversal that is at it goes on behind it.
+    pub fn unlink(&mut self, work: WorkId) {
+        if let Some(at) = self.list.iter().position(|&w| w == work) {
+            self.works[work.0 as usize].next = self.list.get(at + 1).copied();
+            self.list.remove(at);
+        }
+    }
+
+    /// The work behind `work`, whether that is still in the list or not.
+    pub fn after(&self, work: WorkId) -> Option<WorkId> {
+        match self.list.iter().position(|&w| w == work) {
+            Some(at) => self.list.get(at + 1).copied(),
+            None => self.works[work.0 as usize].next,
+        }
     }
 
     /// Puts a work in front of the list.

@@ -8,8 +8,8 @@ use arch::{Arch, Errno};
 use super::ops::Place;
 use super::remap::RemapFlags;
 use super::*;
-use crate::mem::mm::MmId;
 use crate::engine::{Access, Arena};
+use crate::mem::mm::MmId;
 
 const AT: u64 = 0x10_0000_0000;
 const ANYWHERE: Place = Place::Hint(0);

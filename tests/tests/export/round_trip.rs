@@ -84,12 +84,8 @@ fn check(case: &Case, data: &PerfData) {
     assert_eq!(got, samples.iter().collect::<Vec<_>>(), "{}", case.name);
 
     let times = |r: &Record| match r {
-        Record::Comm { time, .. }
-        | Record::Mmap2 { time, .. }
-        | Record::Fork { time, .. }
-        | Record::Exit { time, .. }
-        | Record::CallchainDeferred { time, .. } => Some(*time),
         Record::Sample(_) => None,
+        other => Some(other.time()),
     };
     let want: Vec<u64> = case.records.iter().filter_map(times).collect();
     let got: Vec<u64> =

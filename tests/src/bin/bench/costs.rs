@@ -4,6 +4,7 @@ use std::process::Command;
 
 use arch::Arch;
 use emu::engine::{Arena, Engine};
+use emu::mem::mm::MmId;
 use emu::mem::ops::Place;
 use emu::mem::{AreaFlags, Backing, Mm, MmLayout, Prot};
 use guests::Catalogue;
@@ -90,7 +91,7 @@ pub fn regions(table: &mut Table) -> Result<()> {
         let mut best = f64::INFINITY;
         for _ in 0..RUNS {
             let mut arena = Arena::new()?;
-            let mut mm = Mm::new(Arch::X86_64, layout, &mut arena).ok_or("no memory")?;
+            let mut mm = Mm::new(MmId(1), Arch::X86_64, layout, &mut arena).ok_or("no memory")?;
             let time = timed(|| {
                 for i in 0..count {
                     // Neighbours differ, so that they do not merge.
