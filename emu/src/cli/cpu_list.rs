@@ -1,4 +1,7 @@
-//! Lists of CPUs as perf's `-C` takes them: `0,2-3`.
+//! Lists of CPUs as perf's `-C` takes them: `0,2-3`; whose events are open.
+
+use crate::cli::machine::Scope;
+use crate::cli::options::SamplingOptions;
 
 /// CPUs, a bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,27 @@ pub fn cpu_list(text: &str) -> Result<CpuList, String> {
         (first..=last).for_each(|cpu| mask |= 1 << cpu);
     }
     Ok(CpuList(mask))
+}
+
+impl SamplingOptions {
+    /// Whose events are open on a machine of `cpus` CPUs.
+    ///
+    /// # Errors
+    ///
+    /// In words, for a CPU that the machine does not have.
+    pub fn scope(&self, cpus: u32) -> Result<Scope, String> {
+        let all = u64::MAX >> (64 - cpus);
+        let wide = match self.cpu {
+            Some(CpuList(mask)) if mask & !all != 0 => {
+                let cpu = (mask & !all).trailing_zeros();
+                return Err(format!("-C: there is no CPU {cpu}; the machine has {cpus} (--cpus)"));
+            }
+            Some(CpuList(mask)) => mask,
+            None if self.all_cpus => all,
+            None => 0,
+        };
+        Ok(Scope { wide, switches: self.switch_events })
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::cli::cpu_list::{CpuList, cpu_list};
 use crate::cli::explain::ExplainOptions;
-use crate::cli::machine::Scope;
 use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
 use crate::cli::timeline::TimelineOptions;
@@ -452,25 +451,6 @@ impl Variable {
 }
 
 impl SamplingOptions {
-    /// Whose events are open on a machine of `cpus` CPUs.
-    ///
-    /// # Errors
-    ///
-    /// In words, for a CPU that the machine does not have.
-    pub fn scope(&self, cpus: u32) -> Result<Scope, String> {
-        let all = u64::MAX >> (64 - cpus);
-        let wide = match self.cpu {
-            Some(CpuList(mask)) if mask & !all != 0 => {
-                let cpu = (mask & !all).trailing_zeros();
-                return Err(format!("-C: there is no CPU {cpu}; the machine has {cpus} (--cpus)"));
-            }
-            Some(CpuList(mask)) => mask,
-            None if self.all_cpus => all,
-            None => 0,
-        };
-        Ok(Scope { wide, switches: self.switch_events })
-    }
-
     /// The events to open.
     ///
     /// # Errors

@@ -12,6 +12,7 @@
 use arch::siginfo::SigInfo;
 use arch::{SigSet, Signal};
 
+use crate::kernel::scheduler::pause;
 use crate::kernel::signal::{self, Target};
 use crate::kernel::task::{Ending, TaskId};
 use crate::kernel::vfs::FdTable;
@@ -39,7 +40,16 @@ pub async fn do_exit(k: &Kernel) {
     .await;
     k.step(Point::ExitTaskWork, |_| ()).await;
     task_work::run(k).await;
-    k.step(Point::ExitNotify, exit_notify).await;
+    let over = |s: &mut State| {
+        exit_notify(s);
+        s.ending.is_some()
+    };
+    if k.step(Point::ExitNotify, over).await {
+        // With the first process the run is over: the machine stays as it is.
+        loop {
+            pause().await;
+        }
+    }
     k.step(Point::ExitDead, |s| s.task.dead = true).await;
     scheduler::schedule(k).await;
 }
@@ -89,7 +99,8 @@ pub fn exit_mm(state: &mut State) {
     let Some(id) = state.task.mm.take() else { return };
     debug_assert_eq!(id, state.mm.id);
     state.mm.users -= 1;
-    if state.mm.users == 0 {
+    // How the first process died is told after the run, with its memory.
+    if state.mm.users == 0 && state.task.pid != state.first {
         let State { mm, arena, .. } = state;
         mm.release(arena);
     }
