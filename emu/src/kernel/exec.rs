@@ -17,7 +17,7 @@ use crate::kernel::signal::Signals;
 use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
 use crate::kernel::task::{DEFAULT_LIMITS, Image, Task, rlimit};
 use crate::kernel::unwind::{NotBuilt, Unwind};
-use crate::kernel::vfs::{File, Tree, Vfs};
+use crate::kernel::vfs::{File, Host, RealHost, Tree, Vfs};
 use crate::loader::auxv::Aux;
 use crate::loader::stack::{self, StackError};
 use crate::loader::vvar::Vvar;
@@ -94,16 +94,35 @@ const STACK_ROOM: u64 = 128 << 10;
 
 const PID: u32 = 1000;
 
-/// Loads `program` into a new machine whose events are those of `session`; its
+/// Loads `program` into a new machine on this host, whose events are those of `session`; its
 /// architecture becomes the file's.
+///
+/// # Errors
+///
+/// [`ExecError`] says why it cannot be started.
 pub fn exec(
     program: &Program,
     config: Config,
     make_session: impl FnOnce(Arch) -> Session,
 ) -> Result<State, ExecError> {
+    exec_on(Rc::new(RealHost::new(program.stdout_is_taken)), program, config, make_session)
+}
+
+/// [`exec`] on any host.
+///
+/// # Errors
+///
+/// [`ExecError`] says why it cannot be started.
+pub fn exec_on(
+    host: Rc<dyn Host>,
+    program: &Program,
+    config: Config,
+    make_session: impl FnOnce(Arch) -> Session,
+) -> Result<State, ExecError> {
     let fail = |source| ExecError::Load(FileError { path: program.host.clone(), source });
-    loader::file::open(&program.host)?;
-    let mut tree = Tree::new(program.root.clone(), program.cwd.clone(), program.path.clone());
+    host.check_program(&program.host)?;
+    let (root, cwd, exe) = (program.root.clone(), program.cwd.clone(), program.path.clone());
+    let mut tree = Tree::new(host.clone(), root, cwd, exe);
     let file =
         tree.adopt(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
     tree.exe = file.object.name();
@@ -152,7 +171,7 @@ pub fn exec(
         },
         mm,
         task: new_task(task_stack, comm, program.seed),
-        vfs: Vfs::new(tree, program.stdout_is_taken),
+        vfs: Vfs::new(host, tree),
         perf: Perf::open(make_session(arch)),
         overflows: Default::default(),
         unwind: Unwind::new(Rc::new(NotBuilt)),
