@@ -6,11 +6,14 @@ use std::path::PathBuf;
 
 use arch::Arch;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cli::explain::ExplainOptions;
 use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
+use crate::cli::record::RecordOptions;
+use crate::cli::replay::ReplayOptions;
+use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
@@ -31,6 +34,7 @@ Examples:
   emu run                       sample the demo program into perf.data
   emu run -- ./prog arg         sample a program of your own
   emu run --arch aarch64 bench  sample a catalogue guest for the other architecture
+  emu record -o run.emu demo    keep a run; `emu replay run.emu` runs it again anywhere
   emu explain perf.data 3       one sample of a run with --truth, word by word
   emu guests                    list the catalogue
   emu run --help                all options of a run, what the guest sees, exit status"
@@ -50,23 +54,43 @@ impl Cli {
     ///
     /// clap's, for words that make no sense.
     pub fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
-        let mut cli = Cli::try_parse_from(words)?;
-        let Some(command) = cli.command.guest() else { return Ok(cli) };
-        let Some((name, rest)) = command.split_first() else { return Ok(cli) };
+        Ok(Cli::read_with_matches(words)?.0)
+    }
+
+    /// [`Cli::read`], and where each option of the subcommand comes from.
+    ///
+    /// # Errors
+    ///
+    /// clap's, for words that make no sense.
+    pub fn read_with_matches(words: &[OsString]) -> Result<(Cli, ArgMatches), clap::Error> {
+        let (mut cli, matches) = parse(words)?;
+        let Some(command) = cli.command.guest() else { return Ok((cli, matches)) };
+        let Some((name, rest)) = command.split_first() else { return Ok((cli, matches)) };
         let front = words.len() - command.len();
         let separated = words[..front].last().is_some_and(|w| w == "--");
         let options_follow =
             rest.first().is_some_and(|w| w.as_bytes().starts_with(b"-") && w != "--");
         if separated || !options_follow || !is_in_catalogue(name) {
-            return Ok(cli);
+            return Ok((cli, matches));
         }
         let name = name.clone();
-        let mut again = Cli::try_parse_from(words[..front].iter().chain(rest))?;
+        let (mut again, matches) = parse(words[..front].iter().chain(rest))?;
         if let Some(command) = again.command.guest() {
             command.insert(0, name);
         }
-        Ok(again)
+        Ok((again, matches))
     }
+}
+
+/// The command line, and the matches of its subcommand.
+fn parse<'w>(
+    words: impl IntoIterator<Item = &'w OsString>,
+) -> Result<(Cli, ArgMatches), clap::Error> {
+    let mut command = Cli::command();
+    let mut matches = command.try_get_matches_from_mut(words)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
+    let of_subcommand = matches.remove_subcommand().map(|(_, matches)| matches);
+    Ok((cli, of_subcommand.unwrap_or_default()))
 }
 
 fn is_in_catalogue(name: &OsStr) -> bool {
@@ -79,6 +103,12 @@ fn is_in_catalogue(name: &OsStr) -> bool {
 pub enum Command {
     /// Run a guest and sample it
     Run(Box<RunOptions>),
+    /// Run and sample a guest, and keep all of the run in a file
+    Record(Box<RecordOptions>),
+    /// Run a recording again, as it was or sampled otherwise
+    Replay(Box<ReplayOptions>),
+    /// Run the recordings of a directory, and say what is not as expected
+    Test(TestOptions),
     /// Print a binary's instructions with the rows of its unwind tables
     Show(ShowOptions),
     /// Check every unwinder at every instruction that a guest executes
@@ -98,6 +128,7 @@ impl Command {
     fn guest(&mut self) -> Option<&mut Vec<OsString>> {
         match self {
             Command::Run(options) => Some(&mut options.command),
+            Command::Record(options) => Some(&mut options.command),
             Command::Check(options) => Some(&mut options.command),
             _ => None,
         }
@@ -157,7 +188,7 @@ pub struct RunOptions {
     pub machine: MachineOptions,
     /// Print help
     #[arg(short, long, action = ArgAction::Help, help_heading = "Help")]
-    help: Option<bool>,
+    pub help: Option<bool>,
     /// Name or path of the guest, then its arguments.
     #[arg(trailing_var_arg = true, hide = true)]
     pub command: Vec<OsString>,
