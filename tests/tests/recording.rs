@@ -93,7 +93,11 @@ fn a_replay_needs_nothing_of_the_host() {
         assert_eq!((replayed.status, &replayed.stdout), (3, &recorded.stdout));
         assert_eq!(last(&replayed), AS_RECORDED, "{}", replayed.stderr);
         let errors = |f: &Finished| -> Vec<String> {
-            f.stderr.lines().filter(|l| l.starts_with('/') && l.contains(": ")).map(str::to_owned).collect()
+            f.stderr
+                .lines()
+                .filter(|l| l.starts_with('/') && l.contains(": "))
+                .map(str::to_owned)
+                .collect()
         };
         assert_eq!(errors(&recorded).len(), 3, "{}", recorded.stderr);
         assert_eq!(errors(&replayed), errors(&recorded));
@@ -111,6 +115,31 @@ fn a_replay_needs_nothing_of_the_host() {
         let late = run_in(&dir, b"other\n", &["replay", "-q", "run.emu", "-o", "3.data"]);
         assert_eq!((late.status, late.stdout), (3, recorded.stdout));
     }
+}
+
+/// Tools that read the program find it where the recording's files were written.
+#[test]
+fn files_can_be_taken_out() {
+    let dir = scratch("recording-extract");
+    let root = world(&dir, Arch::X86_64);
+    let words = ["record", "-q", "-o", "run.emu", "-e", "cycles:u", "--root", "root", "--"];
+    let words: Vec<&str> = words.iter().chain(&READ).copied().collect();
+    assert_eq!(run_in(&dir, b"", &words).status, 3);
+    fs::rename(&root, dir.join("gone")).unwrap();
+    let replay =
+        ["replay", "-q", "run.emu", "-c", "999", "--truth", "-o", "p.data", "--extract", "files"];
+    assert_eq!(run_in(&dir, b"", &replay).status, 3);
+    let same = |a: &str, b: &str| {
+        assert!(fs::read(dir.join(a)).unwrap() == fs::read(dir.join(b)).unwrap(), "{a}");
+    };
+    same("files/data/numbers", "gone/data/numbers");
+    same("files/bin/reader-1", "gone/bin/reader-1");
+    let explained = run_in(&dir, b"", &["explain", "p.data", "20"]);
+    assert_eq!((explained.status, explained.stderr.as_str()), (0, ""));
+    assert!(explained.stdout.contains(" in reader-1, x86_64"), "{}", explained.stdout);
+    let again = run_in(&dir, b"", &replay);
+    let told = "emu: --extract files: there is something in it; name a new directory\n";
+    assert_eq!((again.status, again.stderr.as_str()), (125, told));
 }
 
 /// The host's system calls during a replay name no file of the guest's.
@@ -159,11 +188,12 @@ fn a_replay_may_sample_otherwise() {
     let dir = scratch("recording-otherwise");
     let record = ["record", "-q", "-o", "run.emu", "-c", "5000", "lab-recursion-fp"];
     let recorded = run_in(&dir, b"", &record);
-    assert_eq!(recorded.status, 0);
+    assert_eq!(recorded.status, 26, "the guest's own");
     let replay = |words: &[&str]| {
-        let words: Vec<&str> = ["replay", "run.emu", "-o", "p.data"].iter().chain(words).copied().collect();
+        let words: Vec<&str> =
+            ["replay", "run.emu", "-o", "p.data"].iter().chain(words).copied().collect();
         let replayed = run_in(&dir, b"", &words);
-        assert_eq!((replayed.status, &replayed.stdout), (0, &recorded.stdout), "{replayed:?}");
+        assert_eq!((replayed.status, &replayed.stdout), (26, &recorded.stdout), "{replayed:?}");
         replayed
     };
     // The profile is that of `emu run` with these options.
@@ -196,9 +226,13 @@ fn a_replay_may_sample_otherwise() {
 fn a_broken_pipe_is_replayed() {
     let dir = scratch("recording-pipe");
     // mov eax, 1; mov edi, eax; mov esi, CODE; mov edx, 64; syscall; jmp start
-    let code = b"\xb8\x01\x00\x00\x00\x89\xc7\xbe\x00\x02\x40\x00\xba\x40\x00\x00\x00\x0f\x05\xeb\xeb";
+    let code =
+        b"\xb8\x01\x00\x00\x00\x89\xc7\xbe\x00\x02\x40\x00\xba\x40\x00\x00\x00\x0f\x05\xeb\xeb";
     Elf::program(Arch::X86_64, code).write(&dir, "writer");
-    let script = format!("{} record -o run.emu -- ./writer 2>err | head -c 100 >/dev/null", path().display());
+    let script = format!(
+        "{} record -o run.emu -- ./writer 2>err | head -c 100 >/dev/null",
+        path().display()
+    );
     let shell = std::process::Command::new("sh").arg("-c").arg(script).current_dir(&dir).status();
     assert!(shell.unwrap().success());
     let replayed = run_in(&dir, b"", &["replay", "run.emu"]);
@@ -237,13 +271,19 @@ fn what_cannot_be_replayed_is_refused() {
             assert_eq!(finished.stderr, format!("emu: bad.emu: {what}\n"));
         }
     };
-    refused(b"", "is no recording of emu: it does not begin with EMUREC; make one with `emu record`");
+    refused(
+        b"",
+        "is no recording of emu: it does not begin with EMUREC; make one with `emu record`",
+    );
     let cut = format!("is truncated: 100 of {} bytes are there; copy it again", good.len());
     refused(&good[..100], &cut);
     let mut bytes = good.clone();
     bytes[100] ^= 4;
     let at = good.len() - 32;
-    refused(&bytes, &format!("is damaged: its SHA-256 is not the one at offset {at:#x}; copy it again"));
+    refused(
+        &bytes,
+        &format!("is damaged: its SHA-256 is not the one at offset {at:#x}; copy it again"),
+    );
     bytes[8] = 2;
     refused(&bytes, "is a recording of version 2, and this emu reads version 1; use a newer emu");
 
@@ -300,7 +340,9 @@ fn a_directory_of_recordings_is_a_test() {
     };
     let (status, text) = test(&[]);
     assert_eq!(status, 1);
-    assert!(text.starts_with("a  changed\n    ./a.expected: there is no such file; `emu test --bless`"));
+    assert!(
+        text.starts_with("a  changed\n    ./a.expected: there is no such file; `emu test --bless`")
+    );
     assert!(text.ends_with("\n2 recordings, 2 changed\n"), "{text}");
     assert_eq!(test(&["--bless"]), (0, "a  blessed\nb  blessed\n2 recordings, 0 changed\n".into()));
     let ok = (0, "a  ok\nb  ok\n2 recordings, 0 changed\n".to_owned());

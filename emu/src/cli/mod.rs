@@ -16,7 +16,7 @@
 //! [`merge`], [`guests`], [`points`]);
 //! [`options`] holds the command line, [`output`] the way errors and the profile go out,
 //! [`files`] opens what people name, [`world`] finds the guest, [`words`] keeps options in a
-//! recording, [`outcome`] compares what came of one.
+//! recording, [`outcome`] compares what came of one, [`extract`] writes its files.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
 //! [`timeline`] is the run's story, [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
@@ -26,6 +26,7 @@ pub mod check_table;
 pub mod columns;
 pub mod death;
 pub mod explain;
+pub mod extract;
 pub mod files;
 pub mod grades;
 pub mod guests;
@@ -176,8 +177,8 @@ mod tests {
         let format = message(&["emu", "check", "--format", "xml"]);
         assert!(format.contains("possible values: table, json, html"), "{format}");
         assert_eq!(
-            message(&["emu", "gests"]),
-            "unrecognized subcommand 'gests'; a similar subcommand exists: 'guests'; \
+            message(&["emu", "gusets"]),
+            "unrecognized subcommand 'gusets'; a similar subcommand exists: 'guests'; \
              see `emu --help`"
         );
         assert_eq!(

@@ -62,7 +62,7 @@ impl From<ExportError> for Failure {
 }
 
 /// A message without the `(os error N)` that says twice what the words before say.
-fn without_numbers(message: &str) -> String {
+pub fn without_numbers(message: &str) -> String {
     let mut text = message.to_owned();
     while let Some(start) = text.find(" (os error ")
         && let Some(len) = text[start..].find(')')

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, ArgMatches, Args};
 
+use crate::cli::extract;
 use crate::cli::files;
 use crate::cli::machine::Stop;
 use crate::cli::options::{
@@ -48,7 +49,8 @@ Examples:
   emu replay run.emu --truth -F 20000          more samples, graded
   emu replay run.emu --deferred timestamp      another design of the deferred unwinder
   emu replay run.emu --timeline=1..40          the kernel's first forty events
-  emu replay --info run.emu                    what is in the file"
+  emu replay --info run.emu                    what is in the file
+  emu replay run.emu --truth --extract files   with the program, so that `emu explain` finds it"
 )]
 pub struct ReplayOptions {
     /// A recording, see `emu record`
@@ -57,6 +59,10 @@ pub struct ReplayOptions {
     /// Print what is in the recording, and do not run it
     #[arg(long, help_heading = "Output")]
     pub info: bool,
+    /// Write the recorded program and files below DIR, which must be new or empty, for
+    /// `perf report --symfs DIR`, a debugger, or `emu explain`
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub extract: Option<PathBuf>,
     /// See [`SamplingOptions`].
     #[command(flatten)]
     pub sampling: SamplingOptions,
@@ -90,6 +96,7 @@ pub fn run(
         to_stdout(&info(&recording, &options.file, size))?;
         return Ok(0);
     }
+    let extract = options.extract;
     let manifest = &recording.manifest;
     let (kept, overrides) = words::merged(&manifest.options, matches)
         .map_err(|e| failure(&options.file, words_failed(&e)))?;
@@ -104,7 +111,13 @@ pub fn run(
     };
     let destination = Destination::new(&options.output);
     let echo = RealHost::new(run::takes_stdout(&destination, &options));
-    let (world, replayer) = world(&recording, Some(echo));
+    let (mut world, replayer) = world(&recording, Some(echo));
+    if let Some(dir) = extract {
+        let extracted = extract::extract(&recording, &dir).map_err(|why| {
+            Failure::new(status::FAILURE, format!("--extract {}: {why}", dir.display()))
+        })?;
+        world.extracted = Some(extracted);
+    }
     // The profile holds the command line.
     let recorded: Vec<OsString> =
         manifest.cmdline.iter().map(|word| word.word().to_owned()).collect();
@@ -167,6 +180,7 @@ pub fn world(recording: &Arc<Recording>, echo: Option<RealHost>) -> (World, Rc<R
         boot_time: manifest.boot_time,
         host: replayer.clone(),
         recording: Some(recording.clone()),
+        extracted: None,
     };
     (world, replayer)
 }

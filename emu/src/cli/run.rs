@@ -158,7 +158,7 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     };
 
     kernel.with(|state| {
-        let shown = profile_of(format, destination, finished.is_ok(), state.vfs.tree.root());
+        let shown = profile_of(format, destination, finished.is_ok(), world.root(state));
         report(state, options, world, &outcome, shown, &mut profile.tally);
     });
     if let Profiled::Merged(merging) = &profile.sink {
@@ -197,7 +197,7 @@ fn report_grades(watch: &Watch, destination: &Destination) {
 /// Begins to keep the true stack and to grade the samples; into a file beside the profile, if
 /// that is a file.
 fn watch(state: &mut State, world: &World, destination: &Destination) -> Result<Watch, Failure> {
-    let root = state.vfs.tree.root();
+    let root = world.root(state);
     let images = world.images(state);
     let file = match destination.beside(truth_of) {
         Some(path) => {

@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args};
 use crate::cli::machine::{Stop, failure_of};
 use crate::cli::options::{OutputOptions, RunOptions, WorldOptions};
 use crate::cli::outcome::{self, Fact};
-use crate::cli::output::{Failure, Style, status, to_stdout};
+use crate::cli::output::{Failure, Style, one_line, status, to_stdout, without_numbers};
 use crate::cli::record::{expected, write};
 use crate::cli::replay::{read, words_failed, world};
 use crate::cli::run::{self, Ran};
@@ -72,7 +72,8 @@ pub fn run(options: &TestOptions) -> Result<u8, Failure> {
             Outcome::Changed(lines) => {
                 changed += 1;
                 let head = style.red("changed");
-                lines.iter().fold(head, |text, line| format!("{text}\n    {line}"))
+                let lines = lines.iter().map(|line| without_numbers(&one_line(line)));
+                lines.fold(head, |text, line| format!("{text}\n    {line}"))
             }
         };
         to_stdout(&format!("{name:width$}  {said}\n"))?;

@@ -178,3 +178,80 @@ impl std::fmt::Display for Override {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+mod tests {
+    use super::*;
+    use crate::cli::options::Cli;
+
+    fn matches(words: &[&str]) -> ArgMatches {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        Cli::read_with_matches(&words).unwrap().1
+    }
+
+    fn recorded(words: &[&str]) -> Vec<Word> {
+        let front = ["emu", "record", "-o", "x"];
+        of_matches(&matches(&front.iter().chain(words).copied().collect::<Vec<_>>()))
+    }
+
+    fn replayed(recorded: &[Word], words: &[&str]) -> Result<(Kept, Vec<String>), WordsError> {
+        let front = ["emu", "replay", "x"];
+        let matches = matches(&front.iter().chain(words).copied().collect::<Vec<_>>());
+        let (kept, overrides) = merged(recorded, &matches)?;
+        Ok((kept, overrides.iter().map(Override::to_string).collect()))
+    }
+
+    #[test]
+    fn options_come_back() {
+        let words =
+            recorded(&["-e", "cycles:u", "-e", "branches", "-c5k", "-g", "--strict", "demo"]);
+        let list: Vec<String> = words.iter().map(shown).collect();
+        assert_eq!(list[..4], ["--event cycles:u", "--event branches", "--count 5k", "-g"]);
+        assert!(list.contains(&"--seed 1".to_owned()) && list.contains(&"--strict".to_owned()));
+        assert!(!list.iter().any(|w| w.starts_with("--output")));
+        let (kept, overrides) = replayed(&words, &[]).unwrap();
+        assert_eq!(overrides, [""; 0]);
+        assert_eq!((kept.sampling.events.len(), kept.sampling.count), (2, Some(5000)));
+        assert!(kept.machine.strict && kept.sampling.callchain);
+        // Also those behind the name of a guest.
+        assert_eq!(recorded(&["demo", "-c5k"]), recorded(&["-c5k", "demo"]));
+    }
+
+    #[test]
+    fn what_is_given_counts() {
+        let words = recorded(&["-e", "cycles:u", "-e", "branches", "-c", "5", "-g"]);
+        let (kept, overrides) = replayed(&words, &["-F", "9", "-e", "instructions"]).unwrap();
+        assert_eq!((kept.sampling.count, kept.sampling.freq), (None, Some(9)));
+        assert_eq!(kept.sampling.events, ["instructions"]);
+        let wanted = [
+            "--event instructions (recorded: cycles:u,branches)",
+            "--freq 9 (recorded: --count 5)",
+        ];
+        assert_eq!(overrides, wanted);
+        // Both ways round.
+        let (kept, overrides) = replayed(&words, &["--no-call-graph"]).unwrap();
+        assert!(!kept.sampling.callchain && kept.sampling.no_call_graph);
+        assert_eq!(overrides, ["--no-call-graph (recorded: -g)"]);
+        // What is only told, and what is the same.
+        let (kept, overrides) = replayed(&words, &["--truth", "--strace", "-c", "5"]).unwrap();
+        assert!(kept.sampling.truth && kept.machine.strace);
+        assert_eq!(overrides, [""; 0]);
+    }
+
+    #[test]
+    fn options_that_are_none_are_refused() {
+        let word = |option: &str, value: &str| Word {
+            option: option.to_owned(),
+            value: Some(Text(value.into())),
+        };
+        for unknown in ["--output", "--root", "-o", "--cpus-of-tomorrow", ""] {
+            let error = replayed(&[word(unknown, "x")], &[]).unwrap_err();
+            assert_eq!(error, WordsError::Unknown(unknown.to_owned()));
+        }
+        let error = replayed(&[word("--count", "none")], &[]).unwrap_err().to_string();
+        assert!(error.contains("invalid value 'none'") && !error.contains('\n'), "{error}");
+        let error = replayed(&[word("--count", "1"), word("--freq", "1")], &[]).unwrap_err();
+        assert!(error.to_string().contains("cannot be used with"), "{error}");
+    }
+}

@@ -40,9 +40,16 @@ pub struct World {
     pub host: Rc<dyn Host>,
     /// The recording that it is of, if it is a replay.
     pub recording: Option<Arc<Recording>>,
+    /// Folder of the host where the files of the recording were written.
+    pub extracted: Option<PathBuf>,
 }
 
 impl World {
+    /// Folder of the host that the paths of a profile of `state` are below, if not `/`.
+    pub fn root<'a>(&'a self, state: &'a State) -> Option<&'a Path> {
+        self.extracted.as_deref().or(state.vfs.tree.root())
+    }
+
     /// The images of the code in a profile of `state`, a machine in this world.
     pub fn images(&self, state: &State) -> Images {
         let (arch, vdso, root) = (state.arch, state.config.vdso, state.vfs.tree.root());
@@ -116,7 +123,7 @@ pub fn build(
     let name = guest.to_string_lossy().into_owned();
     let host = Rc::new(RealHost::default());
     let (files, boot_time) = (named.files, BOOT_TIME);
-    Ok(World { program, name, files, boot_time, host, recording: None })
+    Ok(World { program, name, files, boot_time, host, recording: None, extracted: None })
 }
 
 /// The images of the code in a profile: the host's files, below `root` if there is one,
