@@ -203,7 +203,7 @@ fn a_replay_may_sample_otherwise() {
     assert!(same.stderr.lines().any(|l| l == said), "{}", same.stderr);
     assert_eq!(last(&same), "emu: as recorded: end, output and instructions");
     let script = |words: &[&str]| run_in(&dir, b"", words).stdout;
-    let options = ["-q", "--format", "script", "-o", "-", "-e", "instructions:u", "-c", "777"];
+    let options = ["-q", "--format", "script", "-o", "-", "-e", "instructions:u", "-c", "7"];
     let again: Vec<&str> = ["replay", "run.emu"].iter().chain(&options).copied().collect();
     let fresh: Vec<&str> =
         ["run"].iter().chain(&options).chain(&["lab-recursion-fp"]).copied().collect();

@@ -14,7 +14,7 @@
 //!
 //! One file a subcommand ([`run`], [`record`], [`replay`], [`test`], [`check`], [`show`], [`explain`],
 //! [`merge`], [`guests`], [`points`]);
-//! [`options`] holds the command line, [`output`] the way errors and the profile go out,
+//! [`options`] holds the command line, which [`reading`] reads, [`output`] the way errors and the profile go out,
 //! [`files`] opens what people name, [`world`] finds the guest, [`words`] keeps options in a
 //! recording, [`outcome`] compares what came of one, [`extract`] writes its files.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
@@ -37,6 +37,7 @@ pub mod outcome;
 pub mod output;
 pub mod place;
 pub mod points;
+pub mod reading;
 pub mod record;
 pub mod replay;
 pub mod run;

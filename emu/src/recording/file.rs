@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::manifest::{Entry, Manifest};
-use super::{Recording, VERSION};
+use super::manifest::Manifest;
+use super::{Recording, VERSION, check};
 
 /// How a recording begins.
 pub const MAGIC: [u8; 8] = *b"EMUREC\r\n";
@@ -119,6 +119,9 @@ pub enum SealError {
         /// Limit.
         limit: u64,
     },
+    /// The host gave answers that no recording may have.
+    #[error("the host's answers make no sense: {0}")]
+    Manifest(String),
     /// It cannot be packed.
     #[error("it cannot be packed: {0}")]
     Packing(#[from] io::Error),
@@ -129,8 +132,10 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// [`SealError`] if it is too long.
+    /// [`SealError`] if it is too long, or could not be opened again.
     pub fn seal(&self) -> Result<Vec<u8>, SealError> {
+        check::check(&self.manifest, self.input.len(), self.files.len())
+            .map_err(SealError::Manifest)?;
         let body = self.body()?;
         let mut encoder = zstd::Encoder::new(Vec::new(), LEVEL)?;
         encoder.write_all(&body)?;
@@ -231,39 +236,9 @@ impl Recording {
             }
             files.push(sections.expect(FILE, "only FILE sections may follow")?.into());
         }
-        check(&manifest, &input, files.len())?;
+        check::check(&manifest, input.len(), files.len()).map_err(ReadError::Manifest)?;
         Ok(Recording { manifest, input, files })
     }
-}
-
-/// What the sections say of each other.
-fn check(manifest: &Manifest, input: &[u8], files: usize) -> Result<(), ReadError> {
-    let wrong = |why: String| Err(ReadError::Manifest(why));
-    let sum = manifest.input.iter().try_fold(0u64, |sum, s| sum.checked_add(s.len));
-    if sum != Some(input.len() as u64) {
-        return wrong(format!("its input has not the {} bytes of STDN", input.len()));
-    }
-    let path = |entry: &Entry| entry.path.path().display().to_string();
-    if let Some(pair) = manifest.host.windows(2).find(|p| p[0].path.path() >= p[1].path.path()) {
-        return wrong(format!("{:?} is not in order", path(&pair[1])));
-    }
-    let lost = |e: &&Entry| matches!(e.file, Some(Ok(n)) if n as usize >= files);
-    if let Some(entry) = manifest.host.iter().find(lost) {
-        return wrong(format!("the contents of {:?} are not among {files} files", path(entry)));
-    }
-    let program = &manifest.program;
-    let has = |e: &Entry| e.path == program.host && matches!(e.file, Some(Ok(_)));
-    if !manifest.host.iter().any(has) {
-        return wrong(format!("the program {:?} has no contents", program.host.path()));
-    }
-    let words = program.args.iter().chain(&program.env);
-    if words.clone().any(|w| w.0.contains(&0)) || program.args.is_empty() {
-        return wrong("arguments and environment are no strings of C".to_owned());
-    }
-    if !program.cwd.starts_with('/') || !program.path.starts_with('/') {
-        return wrong("a path of the guest does not begin with /".to_owned());
-    }
-    Ok(())
 }
 
 fn unpack(packed: &[u8], wanted: u64) -> Result<Vec<u8>, ReadError> {

@@ -45,6 +45,7 @@
 //! * [`recorder`], [`replayer`]: the two hosts; [`profile`]: the profile's digest.
 //! * [`file`]: the file; [`mod@fuzz`]: what must hold for any bytes.
 
+mod check;
 pub mod file;
 pub mod fuzz;
 pub mod input;

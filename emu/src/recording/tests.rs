@@ -190,6 +190,18 @@ fn bodies_that_make_no_sense() {
     assert!(with(|r| r.manifest.program.args.clear()).contains("are no strings of C"));
     assert!(with(|r| r.manifest.program.env = vec![text("A=\0")]).contains("are no strings of C"));
     assert!(with(|r| r.manifest.program.cwd = "x".into()).contains("does not begin with /"));
+    assert!(with(|r| r.manifest.boot_time = u64::MAX).contains("boot_time is more than"));
+    assert!(with(|r| r.manifest.host[1].link = Some(Ok("x".repeat(5000)))).contains("no path"));
+    assert!(with(|r| r.manifest.host[1].canonical = Some(Ok(text("x")))).contains("is none"));
+    assert!(with(|r| r.manifest.host[0].list = Some(vec!["a/b".into()])).contains("a name in it"));
+    assert!(with(|r| r.manifest.host[2].stat = Some(Err(0))).contains("0 is no error number"));
+    assert!(with(|r| r.manifest.shown[0].0 = "x".into()).contains("a file that is shown"));
+    assert!(with(|r| r.manifest.input[1].end = Border::Error(0)).contains("0 is no error number"));
+    let long = Status::Regular { len: u64::MAX, executable: false };
+    let mut recording = crafted();
+    recording.manifest.host[1].stat = Some(Ok(long));
+    assert!(matches!(recording.seal(), Err(file::SealError::Manifest(_))));
+    assert!(error(&recording.body().unwrap()).contains("it is longer than"));
     let mut more = crafted().body().unwrap();
     more.extend(section(b"STDN", b""));
     assert!(error(&more).contains("only FILE sections may follow"));
