@@ -12,8 +12,8 @@
 //!                  └─► guests (stdout)
 //! ```
 //!
-//! One file a subcommand ([`run`], [`record`], [`replay`], [`test`], [`check`], [`show`], [`explain`],
-//! [`merge`], [`guests`], [`points`]);
+//! One file a subcommand ([`run`], [`record`], [`replay`], [`mod@test`], [`check`], [`show`],
+//! [`explain`], [`merge`], [`guests`], [`points`]);
 //! [`options`] holds the command line, which [`reading`] reads, [`output`] the way errors and the profile go out,
 //! [`files`] opens what people name, [`world`] finds the guest, [`words`] keeps options in a
 //! recording, [`outcome`] compares what came of one, [`extract`] writes its files.

@@ -14,6 +14,10 @@ pub const MAGIC: [u8; 8] = *b"EMUREC\r\n";
 /// Longest body in bytes: all files and inputs of a run.
 pub const MAX_BODY: u64 = 256 << 20;
 
+/// Bytes of files and standard input that are recorded at most: the manifest and headers need
+/// room in the body, too.
+pub const MAX_READ: u64 = MAX_BODY - (16 << 20);
+
 /// Longest manifest in bytes.
 pub const MAX_MANIFEST: u64 = 8 << 20;
 

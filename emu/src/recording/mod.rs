@@ -43,7 +43,8 @@
 //!   [`text`]: bytes in JSON.
 //! * [`input`]: standard input in segments; [`output`]: what the guest wrote.
 //! * [`recorder`], [`replayer`]: the two hosts; [`profile`]: the profile's digest.
-//! * [`file`]: the file; [`mod@fuzz`]: what must hold for any bytes.
+//! * [`mod@file`]: the file; `check`: what a host can have answered; [`mod@fuzz`]: what must
+//!   hold for any bytes.
 
 mod check;
 pub mod file;

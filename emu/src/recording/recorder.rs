@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arch::Errno;
 
-use super::file::{MAX_BODY, MAX_FILES};
+use super::file::{MAX_FILES, MAX_READ};
 use super::input::{InputLog, Segment};
 use super::manifest::{Answer, Entry, Failed, Output};
 use super::output::OutputLog;
@@ -27,7 +27,7 @@ const MAX_ENTRIES: usize = 1 << 16;
 #[non_exhaustive]
 pub enum RecordError {
     /// Files and input are too long.
-    #[error("the guest read more than {MAX_BODY} bytes of files and standard input, the last of {}; a recording takes no more", .last.display())]
+    #[error("the guest read more than {MAX_READ} bytes of files and standard input, the last of {}; a recording takes no more", .last.display())]
     TooLong {
         /// What was read last.
         last: PathBuf,
@@ -129,9 +129,7 @@ impl Recorder {
 impl Log {
     /// Whether `len` more bytes have room; `what` is what they are of.
     fn has_room(&mut self, len: u64, what: &Path) -> bool {
-        // Headers of sections and the manifest take some as well.
-        const SPARE: u64 = 16 << 20;
-        let fits = self.stored.saturating_add(len) <= MAX_BODY - SPARE;
+        let fits = self.stored.saturating_add(len) <= MAX_READ;
         if fits && self.full.is_none() && self.files.len() < MAX_FILES {
             self.stored += len;
             return true;
