@@ -10,7 +10,7 @@
 //! ```
 //!
 //! One concept a folder; dependencies point downwards in this list:
-//! [`cli`] → [`show`] / [`export`] / [`deferred`] / [`timeline`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
+//! [`cli`] → [`recording`] → [`show`] / [`export`] / [`deferred`] / [`timeline`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
 //! `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
 
 pub mod cli;
@@ -23,6 +23,7 @@ pub mod kernel;
 pub mod loader;
 pub mod mem;
 pub mod perf;
+pub mod recording;
 pub mod show;
 pub mod symbols;
 pub mod timeline;

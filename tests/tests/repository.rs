@@ -112,14 +112,27 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     (
         "cli",
         &[
-            "explain", "show", "grade", "truth", "deferred", "timeline", "export", "symbols",
-            "kernel", "perf", "loader", "mem", "engine",
+            "recording",
+            "explain",
+            "show",
+            "grade",
+            "truth",
+            "deferred",
+            "timeline",
+            "export",
+            "symbols",
+            "kernel",
+            "perf",
+            "loader",
+            "mem",
+            "engine",
         ],
     ),
+    ("recording", &["export", "kernel", "perf", "loader", "engine"]),
     ("explain", &["grade", "show", "truth", "symbols"]),
     ("grade", &["show", "truth", "export", "symbols", "kernel", "perf", "engine"]),
     ("show", &["symbols"]),

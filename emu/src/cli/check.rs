@@ -9,7 +9,7 @@ use arch::Arch;
 
 use crate::cli::check_table::Table;
 use crate::cli::files;
-use crate::cli::machine::{Scope, Setup, Stop, exit_status, failure_of};
+use crate::cli::machine::{self, Scope, Setup, Stop, exit_status, failure_of};
 use crate::cli::options::{CheckFormat, CheckOptions};
 use crate::cli::output::{Failure, Style, check_stdout, complain, status, to_stderr, written};
 use crate::cli::summary::{ending_words, grouped, unsupported};
@@ -41,7 +41,9 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     }
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
     let world = setup.build(&options.command)?;
-    let mut state = setup.start(&world, PmuIrq::Nmi, Vec::new(), Scope::default(), cmdline)?;
+    let scope = Scope::default();
+    let mut state =
+        machine::start(&world, &options.machine, PmuIrq::Nmi, Vec::new(), scope, cmdline)?;
     if let Some(known) = baseline.as_ref().filter(|b| b.arch() != state.arch.name()) {
         let message =
             format!("--baseline: it is for {}, the guest for {}", known.arch(), state.arch);

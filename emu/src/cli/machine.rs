@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -13,15 +14,14 @@ use crate::cli::options::{MachineOptions, WorldOptions};
 use crate::cli::output::{Failure, status};
 use crate::cli::world::{self, World};
 use crate::export::ExportError;
+use crate::kernel::exec::Program;
 use crate::kernel::run::RunError;
 use crate::kernel::state::{Config, PmuIrq};
 use crate::kernel::task::Ending;
+use crate::kernel::vfs::RealHost;
 use crate::kernel::{State, exec, symbols};
 use crate::loader::vdso::Vdso;
 use crate::perf::record::{Event, Session};
-
-/// `CLOCK_REALTIME` at boot: 2023-11-14 22:13:20 UTC.
-const BOOT_TIME: u64 = 1_700_000_000_000_000_000;
 
 /// What a guest is run with.
 #[derive(Clone, Copy, Debug)]
@@ -53,65 +53,64 @@ impl Setup<'_> {
         let arch = self.machine.arch.unwrap_or(Arch::X86_64);
         let cwd = env::current_dir().ok();
         let mut world = world::build(command, self.world, arch, cwd.as_deref())?;
-        world.program.seed = self.machine.seed;
-        world.program.aslr = self.machine.aslr;
         world.program.stdout_is_taken = self.stdout_is_taken;
+        world.host = Rc::new(RealHost::new(self.stdout_is_taken));
         Ok(world)
     }
+}
 
-    /// A machine with the guest loaded.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] if the guest cannot be run.
-    pub fn start(
-        &self,
-        world: &World,
-        pmu_irq: PmuIrq,
-        events: Vec<Event>,
-        scope: Scope,
-        cmdline: &[OsString],
-    ) -> Result<State, Failure> {
-        let machine = self.machine;
-        let config = Config {
-            pmu_irq,
-            strict: machine.strict,
-            strace: machine.strace,
-            boot_time: BOOT_TIME,
-            vdso: machine.vdso,
-            max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
-            cpus: machine.cpus,
-            aslr: machine.aslr,
-        };
-        let session = |arch| Session {
-            arch,
-            events,
-            cpus: machine.cpus,
-            wide: scope.wide,
-            switches: scope.switches,
-            cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
-            kernel_symbols: symbols::all(arch),
-        };
-        let mut state = exec::exec(&world.program, config, session)
-            .map_err(|e| Failure::new(e.exit_code(), e))?;
-        if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
-            let message = format!(
-                "{}: e_machine (offset 0x12) is {}; leave out --arch {wanted}, or name a program for it",
-                world.program.host.display(),
-                state.arch
-            );
-            return Err(Failure::new(status::NOT_RUNNABLE, message));
-        }
-        if machine.vdso == Vdso::Off && state.arch == Arch::Aarch64 {
-            let message = "--vdso off: signal handlers of aarch64 return through the vDSO; \
-                           use full or no-cfi";
-            return Err(Failure::new(status::FAILURE, message));
-        }
-        for (path, host) in &world.files {
-            state.vfs.tree.show(path.clone(), host.clone());
-        }
-        Ok(state)
+/// A machine with the guest of `world` loaded.
+///
+/// # Errors
+///
+/// [`Failure`] if the guest cannot be run.
+pub fn start(
+    world: &World,
+    machine: &MachineOptions,
+    pmu_irq: PmuIrq,
+    events: Vec<Event>,
+    scope: Scope,
+    cmdline: &[OsString],
+) -> Result<State, Failure> {
+    let config = Config {
+        pmu_irq,
+        strict: machine.strict,
+        strace: machine.strace,
+        boot_time: world.boot_time,
+        vdso: machine.vdso,
+        max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
+        cpus: machine.cpus,
+        aslr: machine.aslr,
+    };
+    let session = |arch| Session {
+        arch,
+        events,
+        cpus: machine.cpus,
+        wide: scope.wide,
+        switches: scope.switches,
+        cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+        kernel_symbols: symbols::all(arch),
+    };
+    let program = Program { seed: machine.seed, aslr: machine.aslr, ..world.program.clone() };
+    let mut state = exec::exec_on(world.host.clone(), &program, config, session)
+        .map_err(|e| Failure::new(e.exit_code(), e))?;
+    if let Some(wanted) = machine.arch.filter(|a| *a != state.arch) {
+        let message = format!(
+            "{}: e_machine (offset 0x12) is {}; leave out --arch {wanted}, or name a program for it",
+            world.program.host.display(),
+            state.arch
+        );
+        return Err(Failure::new(status::NOT_RUNNABLE, message));
     }
+    if machine.vdso == Vdso::Off && state.arch == Arch::Aarch64 {
+        let message = "--vdso off: signal handlers of aarch64 return through the vDSO; \
+                       use full or no-cfi";
+        return Err(Failure::new(status::FAILURE, message));
+    }
+    for (path, host) in &world.files {
+        state.vfs.tree.show(path.clone(), host.clone());
+    }
+    Ok(state)
 }
 
 /// What asks the run to stop: Ctrl-C or SIGTERM. The second one ends the process.

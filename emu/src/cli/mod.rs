@@ -4,6 +4,7 @@
 //! main ─► options ─┬─► run ─► world (guest, files) ─► kernel ─► records ─┬─► export
 //!                  │           ▲ Ctrl-C                                  └─► tally
 //!                  │           └─► death, summary, unsupported (stderr) ◄────┘
+//!                  ├─► record, replay, test: a run with another host ─► recording
 //!                  ├─► show ─► columns (stdout)
 //!                  ├─► explain (stdout, or a picture)
 //!                  ├─► merge (a profile)
@@ -11,9 +12,11 @@
 //!                  └─► guests (stdout)
 //! ```
 //!
-//! One file a subcommand ([`run`], [`show`], [`explain`], [`merge`], [`guests`], [`points`]);
-//! [`options`] holds the command line, [`output`] the way errors and the profile go out,
-//! [`files`] opens what people name, [`world`] finds the guest.
+//! One file a subcommand ([`run`], [`record`], [`replay`], [`mod@test`], [`check`], [`show`],
+//! [`explain`], [`merge`], [`guests`], [`points`]);
+//! [`options`] holds the command line, which [`reading`] reads, [`output`] the way errors and the profile go out,
+//! [`files`] opens what people name, [`world`] finds the guest, [`words`] keeps options in a
+//! recording, [`outcome`] compares what came of one, [`extract`] writes its files.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
 //! [`timeline`] is the run's story, [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
@@ -24,20 +27,27 @@ pub mod columns;
 mod cpu_list;
 pub mod death;
 pub mod explain;
+pub mod extract;
 pub mod files;
 pub mod grades;
 pub mod guests;
 pub mod machine;
 pub mod merge;
 pub mod options;
+pub mod outcome;
 pub mod output;
 pub mod place;
 pub mod points;
+pub mod reading;
+pub mod record;
+pub mod replay;
 pub mod run;
 pub mod show;
 pub mod summary;
 pub mod tally;
+pub mod test;
 pub mod timeline;
+pub mod words;
 pub mod world;
 
 use std::ffi::OsString;
@@ -65,12 +75,15 @@ pub fn main() -> ExitCode {
 }
 
 fn execute(words: &[OsString]) -> Result<u8, Failure> {
-    let cli = match Cli::read(words) {
-        Ok(cli) => cli,
+    let (cli, matches) = match Cli::read_with_matches(words) {
+        Ok(read) => read,
         Err(error) => return not_parsed(&error, words),
     };
     match cli.command {
         Command::Run(options) => run::run(&options, words),
+        Command::Record(options) => record::run(*options, &matches, words),
+        Command::Replay(options) => replay::run(*options, &matches, words),
+        Command::Test(options) => test::run(&options),
         Command::Check(options) => check::run(&options, words),
         Command::Show(options) => show::run(&options),
         Command::Explain(options) => explain::run(&options),
@@ -109,12 +122,11 @@ fn usage_error(error: &clap::Error, words: &[OsString]) -> String {
         (None, None) => {}
     }
     let subcommand = words.get(1).and_then(|w| w.to_str());
-    let of = match subcommand
-        .filter(|w| ["run", "check", "show", "explain", "merge", "guests"].contains(w))
-    {
-        Some(word) => format!(" {word}"),
-        None => String::new(),
-    };
+    let of =
+        match subcommand.filter(|w| Cli::command().get_subcommands().any(|c| c.get_name() == *w)) {
+            Some(word) => format!(" {word}"),
+            None => String::new(),
+        };
     format!("{line}; see `emu{of} --help`")
 }
 
@@ -167,8 +179,8 @@ mod tests {
         let format = message(&["emu", "check", "--format", "xml"]);
         assert!(format.contains("possible values: table, json, html"), "{format}");
         assert_eq!(
-            message(&["emu", "gests"]),
-            "unrecognized subcommand 'gests'; a similar subcommand exists: 'guests'; \
+            message(&["emu", "gusets"]),
+            "unrecognized subcommand 'gusets'; a similar subcommand exists: 'guests'; \
              see `emu --help`"
         );
         assert_eq!(

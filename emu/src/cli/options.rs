@@ -12,6 +12,9 @@ use crate::cli::cpu_list::{CpuList, cpu_list};
 use crate::cli::explain::ExplainOptions;
 use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
+use crate::cli::record::RecordOptions;
+use crate::cli::replay::ReplayOptions;
+use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
@@ -32,6 +35,7 @@ Examples:
   emu run                       sample the demo program into perf.data
   emu run -- ./prog arg         sample a program of your own
   emu run --arch aarch64 bench  sample a catalogue guest for the other architecture
+  emu record -o run.emu demo    keep a run; `emu replay run.emu` runs it again anywhere
   emu explain perf.data 3       one sample of a run with --truth, word by word
   emu guests                    list the catalogue
   emu run --help                all options of a run, what the guest sees, exit status"
@@ -42,44 +46,17 @@ pub struct Cli {
     pub command: Command,
 }
 
-impl Cli {
-    /// Reads the command line. Options may also follow the name of a catalogue guest, none of
-    /// which has options of its own: `emu run NAME -c 1000` is `emu run -c 1000 NAME`. Behind
-    /// `--` everything is the guest's.
-    ///
-    /// # Errors
-    ///
-    /// clap's, for words that make no sense.
-    pub fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
-        let mut cli = Cli::try_parse_from(words)?;
-        let Some(command) = cli.command.guest() else { return Ok(cli) };
-        let Some((name, rest)) = command.split_first() else { return Ok(cli) };
-        let front = words.len() - command.len();
-        let separated = words[..front].last().is_some_and(|w| w == "--");
-        let options_follow =
-            rest.first().is_some_and(|w| w.as_bytes().starts_with(b"-") && w != "--");
-        if separated || !options_follow || !is_in_catalogue(name) {
-            return Ok(cli);
-        }
-        let name = name.clone();
-        let mut again = Cli::try_parse_from(words[..front].iter().chain(rest))?;
-        if let Some(command) = again.command.guest() {
-            command.insert(0, name);
-        }
-        Ok(again)
-    }
-}
-
-fn is_in_catalogue(name: &OsStr) -> bool {
-    let catalogue = guests::Catalogue::load(&guests::default_dir());
-    catalogue.is_ok_and(|c| c.find(&name.to_string_lossy()).is_some())
-}
-
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a guest and sample it
     Run(Box<RunOptions>),
+    /// Run and sample a guest, and keep all of the run in a file
+    Record(Box<RecordOptions>),
+    /// Run a recording again, as it was or sampled otherwise
+    Replay(Box<ReplayOptions>),
+    /// Run the recordings of a directory, and say what is not as expected
+    Test(TestOptions),
     /// Print a binary's instructions with the rows of its unwind tables
     Show(ShowOptions),
     /// Check every unwinder at every instruction that a guest executes
@@ -96,9 +73,10 @@ pub enum Command {
 
 impl Command {
     /// The guest that it runs, and its arguments.
-    fn guest(&mut self) -> Option<&mut Vec<OsString>> {
+    pub(super) fn guest(&mut self) -> Option<&mut Vec<OsString>> {
         match self {
             Command::Run(options) => Some(&mut options.command),
+            Command::Record(options) => Some(&mut options.command),
             Command::Check(options) => Some(&mut options.command),
             _ => None,
         }
@@ -158,7 +136,7 @@ pub struct RunOptions {
     pub machine: MachineOptions,
     /// Print help
     #[arg(short, long, action = ArgAction::Help, help_heading = "Help")]
-    help: Option<bool>,
+    pub help: Option<bool>,
     /// Name or path of the guest, then its arguments.
     #[arg(trailing_var_arg = true, hide = true)]
     pub command: Vec<OsString>,

@@ -62,7 +62,7 @@ impl From<ExportError> for Failure {
 }
 
 /// A message without the `(os error N)` that says twice what the words before say.
-fn without_numbers(message: &str) -> String {
+pub fn without_numbers(message: &str) -> String {
     let mut text = message.to_owned();
     while let Some(start) = text.find(" (os error ")
         && let Some(len) = text[start..].find(')')
@@ -213,6 +213,8 @@ pub enum Destination {
     File(PathBuf),
     /// Standard output.
     Stdout,
+    /// None is wanted.
+    Nowhere,
 }
 
 impl Destination {
@@ -225,23 +227,25 @@ impl Destination {
         }
     }
 
-    /// Makes room for the profile and opens it. What a file holds already is kept as
-    /// `FILE.old`.
+    /// Makes room for the profile and opens it; `None` if none is wanted. What a file holds
+    /// already is kept as `FILE.old`.
     ///
     /// # Errors
     ///
     /// [`Failure`] with the file and what the host said.
-    pub fn open(&self, format: Format) -> Result<Output, Failure> {
-        match self {
+    pub fn open(&self, format: Format) -> Result<Option<Output>, Failure> {
+        Ok(Some(match self {
+            Destination::Nowhere => return Ok(None),
             Destination::File(path) => {
                 let pipe = files::open_pipe(path).map_err(|why| {
                     Failure::new(status::FAILURE, format!("-o {}: {why}", path.display()))
                 })?;
                 if let Some(out) = pipe {
-                    return Ok(Output::Stream { out: Box::new(out), name: self.name() });
+                    let out = Output::Stream { out: Box::new(out), name: self.name() };
+                    return Ok(Some(out));
                 }
                 keep_old(path)?;
-                Ok(Output::File(path.clone()))
+                Output::File(path.clone())
             }
             Destination::Stdout => {
                 if format == Format::PerfData && io::stdout().is_terminal() {
@@ -256,9 +260,9 @@ impl Destination {
                     Failure::new(status::FAILURE, format!("cannot write to standard output: {e}"))
                 })?;
                 let out = Box::new(fs::File::from(out));
-                Ok(Output::Stream { out, name: "standard output".to_owned() })
+                Output::Stream { out, name: "standard output".to_owned() }
             }
-        }
+        }))
     }
 
     /// Its name in the summary.
@@ -266,6 +270,7 @@ impl Destination {
         match self {
             Destination::File(path) => one_line(&path.to_string_lossy()).into_owned(),
             Destination::Stdout => "standard output".to_owned(),
+            Destination::Nowhere => "nothing".to_owned(),
         }
     }
 
@@ -368,7 +373,7 @@ mod tests {
         assert!(failure.message.unwrap().contains("start its reader first"));
         // Both ends: the open does not wait for a writer.
         let both = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
-        assert!(matches!(to.open(Format::PerfData), Ok(Output::Stream { .. })));
+        assert!(matches!(to.open(Format::PerfData), Ok(Some(Output::Stream { .. }))));
         drop(both);
     }
 
@@ -418,7 +423,9 @@ mod tests {
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file.as_file()));
         let to = Destination::File(path.clone().into());
         assert_eq!((to.regular_file(), to.beside(truth_of)), (None, None));
-        assert!(matches!(to.open(Format::PerfData), Ok(Output::File(p)) if p == Path::new(&path)));
+        assert!(
+            matches!(to.open(Format::PerfData), Ok(Some(Output::File(p))) if p == Path::new(&path))
+        );
     }
 
     #[test]

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 
+use arch::Arch;
+
 use crate::cli::death::{Death, Report};
 use crate::cli::files;
 use crate::cli::grades;
-use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
+use crate::cli::machine::{self, Setup, Stop, exit_status, failure_of};
 use crate::cli::merge;
 use crate::cli::options::{CallGraph, RunOptions};
 use crate::cli::output::{
@@ -16,10 +18,10 @@ use crate::cli::output::{
 };
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
-use crate::cli::world::{self, World};
+use crate::cli::world::World;
 use crate::deferred;
 use crate::export::merging::Merging;
-use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
+use crate::export::{ExportError, Format, Output, Sink, kallsyms};
 use crate::grade::{MethodTally, TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
@@ -27,6 +29,7 @@ use crate::kernel::unwind::Unwind;
 use crate::kernel::{Kernel, State};
 use crate::perf::event;
 use crate::perf::record::Record;
+use crate::recording::profile::ProfileDigest;
 
 /// Runs the guest that `options` describe; returns the exit status.
 ///
@@ -34,23 +37,103 @@ use crate::perf::record::Record;
 ///
 /// [`Failure`] if the run could not begin, or ended because of us.
 pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
+    let destination = Destination::new(&options.output);
+    let stdout_is_taken = takes_stdout(&destination, options);
+    let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
+    let world = setup.build(&options.command)?;
+    let job = Job { options, world: &world, cmdline, destination, digest: false };
+    Ok(execute(job, &Stop::on_signals()?)?.status)
+}
+
+/// Whether something of ours goes to standard output.
+pub fn takes_stdout(destination: &Destination, options: &RunOptions) -> bool {
+    *destination == Destination::Stdout || options.timeline.takes_stdout()
+}
+
+/// A run to be.
+#[derive(Debug)]
+pub struct Job<'j> {
+    /// Sampling, output, timeline and machine are taken from here; what is run is in `world`.
+    pub options: &'j RunOptions,
+    /// The guest and what is around it.
+    pub world: &'j World,
+    /// The command line as the profile has it.
+    pub cmdline: &'j [OsString],
+    /// Where the profile goes.
+    pub destination: Destination,
+    /// Its digest is wanted.
+    pub digest: bool,
+}
+
+/// A run that was.
+#[derive(Debug)]
+pub struct Ran {
+    /// The exit status that says how the guest ended.
+    pub status: u8,
+    /// How it ended.
+    pub ending: Ending,
+    /// `x86_64` or `aarch64`.
+    pub arch: Arch,
+    /// User instructions.
+    pub instructions: u64,
+    /// Samples of each event.
+    pub samples: Vec<(String, u64)>,
+    /// See [`ProfileDigest`].
+    pub digest: Option<String>,
+}
+
+impl Ran {
+    /// What a machine that has run knows of it.
+    pub fn of(state: &State, ending: Ending, stop: &Stop, digest: Option<String>) -> Ran {
+        let events = state.perf.session.events.iter().zip(&state.perf.totals);
+        let samples = events.map(|(e, counter)| (e.name.clone(), counter.samples));
+        Ran {
+            status: exit_status(ending, stop),
+            ending,
+            arch: state.arch,
+            instructions: state.stats.instructions,
+            samples: samples.collect(),
+            digest,
+        }
+    }
+}
+
+/// A machine with the guest of `world` and the events of `options`.
+///
+/// # Errors
+///
+/// [`Failure`] if the guest cannot be run, or the events cannot be had.
+pub fn prepare(
+    options: &RunOptions,
+    world: &World,
+    cmdline: &[OsString],
+) -> Result<State, Failure> {
     let events =
         options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
-    let destination = Destination::new(&options.output);
-    let taken = destination == Destination::Stdout || options.timeline.takes_stdout();
-    let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken: taken };
-    let world = setup.build(&options.command)?;
-    let scope = options.sampling.scope(options.machine.cpus);
+    let sampling = &options.sampling;
+    let scope = sampling.scope(options.machine.cpus);
     let scope = scope.map_err(|e| Failure::new(status::FAILURE, e))?;
-    let mut state = setup.start(&world, options.sampling.pmu_irq, events, scope, cmdline)?;
+    let mut state =
+        machine::start(world, &options.machine, sampling.pmu_irq, events, scope, cmdline)?;
     event::check(&state.perf.session.events, state.arch)
         .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
-    if let Some(design) = deferred::by_name(&options.sampling.deferred) {
+    if let Some(design) = deferred::by_name(&sampling.deferred) {
         state.unwind = Unwind::new(design);
     }
-    if options.sampling.call_graph == Some(CallGraph::DeferredSframe) {
+    if sampling.call_graph == Some(CallGraph::DeferredSframe) {
         state.use_sframe();
     }
+    Ok(state)
+}
+
+/// Runs a guest, writes its profile, and reports on standard error.
+///
+/// # Errors
+///
+/// [`Failure`] if the run could not begin, or ended because of us.
+pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
+    let Job { options, world, destination, .. } = &job;
+    let mut state = prepare(options, world, job.cmdline)?;
     let format = options.output.format;
     let output = destination.open(format)?;
     if let (Format::PerfData, Some(beside)) = (format, destination.beside(kallsyms_of)) {
@@ -61,16 +144,15 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         })?;
     }
     let watch = match options.sampling.truth {
-        true => Some(watch(&mut state, &destination)?),
+        true => Some(watch(&mut state, world, destination)?),
         false => None,
     };
-    let mut images = world::images(state.arch, state.config.vdso, state.vfs.tree.root());
-    let timeline = options.timeline.start(&mut state, &destination, &mut images)?;
-    let mut profile = Recorder::open(format, options.sampling.merge, &state, output)?;
-    let stop = Stop::on_signals()?;
+    let mut images = world.images(&state);
+    let timeline = options.timeline.start(&mut state, destination, &mut images)?;
+    let mut profile = Recorder::open(&job, &state, output)?;
     let kernel = Kernel::new(state);
     let outcome = run::run(&kernel, &stop.flag, |records| profile.take(records));
-    let finished = profile.sink.sink().finish();
+    let finished = profile.sink.finish();
     let told = timeline.map_or(Ok(()), |t| options.timeline.finish(&t));
     let kallsyms = match (format, destination.regular_file()) {
         (Format::PerfData, Some(file)) => {
@@ -80,26 +162,14 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     };
 
     kernel.with(|state| {
-        let shown = profile_of(format, &destination, finished.is_ok(), state.vfs.tree.root());
-        report(state, options, &world, &outcome, shown, &mut profile.tally);
+        let shown = profile_of(format, destination, finished.is_ok(), world.root(state));
+        report(state, options, world, &outcome, shown, &mut profile.tally);
     });
     if let Profiled::Merged(merging) = &profile.sink {
         to_stderr(&format!("\n{}\n", merge::summary(merging.report())));
     }
     if let Some(watch) = &watch {
-        let style = Style::of_stderr();
-        let table = watch.with_points(|counts, methods| grades::table(counts, methods, style));
-        to_stderr(&format!(
-            "\n{}\n{table}",
-            watch.with_tallies(|t| grades::line(t, watch.undecided()))
-        ));
-        let graded = watch.with_tallies(|t| t.first().map_or(0, MethodTally::samples));
-        if let Some(file) = destination.regular_file().filter(|_| graded > 0) {
-            let file = quoted(&file.to_string_lossy());
-            to_stderr(&format!(
-                "Explain one of them: emu explain {file} N, with N from 1 to {graded}\n"
-            ));
-        }
+        report_grades(watch, destination);
     }
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
@@ -107,14 +177,32 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     if let (Some(watch), Some(file)) = (&watch, destination.beside(truth_of)) {
         watch.finish().map_err(|e| truth_failure(&file, &e))?;
     }
-    Ok(exit_status(ending, &stop))
+    let digest = profile.digest.map(ProfileDigest::finish).transpose()?;
+    Ok(kernel.with(|state| Ran::of(state, ending, stop, digest)))
+}
+
+/// What the unwinders made of the samples.
+fn report_grades(watch: &Watch, destination: &Destination) {
+    let style = Style::of_stderr();
+    let table = watch.with_points(|counts, methods| grades::table(counts, methods, style));
+    to_stderr(&format!(
+        "\n{}\n{table}",
+        watch.with_tallies(|t| grades::line(t, watch.undecided()))
+    ));
+    let graded = watch.with_tallies(|t| t.first().map_or(0, MethodTally::samples));
+    if let Some(file) = destination.regular_file().filter(|_| graded > 0) {
+        let file = quoted(&file.to_string_lossy());
+        to_stderr(&format!(
+            "Explain one of them: emu explain {file} N, with N from 1 to {graded}\n"
+        ));
+    }
 }
 
 /// Begins to keep the true stack and to grade the samples; into a file beside the profile, if
 /// that is a file.
-fn watch(state: &mut State, destination: &Destination) -> Result<Watch, Failure> {
-    let root = state.vfs.tree.root();
-    let images = world::images(state.arch, state.config.vdso, root);
+fn watch(state: &mut State, world: &World, destination: &Destination) -> Result<Watch, Failure> {
+    let root = world.root(state);
+    let images = world.images(state);
     let file = match destination.beside(truth_of) {
         Some(path) => {
             files::check_output(&path).map_err(|e| truth_failure(&path, &e))?;
@@ -136,6 +224,7 @@ fn truth_failure(file: &Path, error: &dyn std::fmt::Display) -> Failure {
 struct Recorder {
     sink: Profiled,
     tally: Tally,
+    digest: Option<ProfileDigest>,
 }
 
 /// Where the profile goes.
@@ -144,44 +233,60 @@ enum Profiled {
     Plain(Box<dyn Sink>),
     /// With deferred callchains put together.
     Merged(Box<Merging>),
+    /// None is wanted.
+    Nowhere,
 }
 
-impl Profiled {
-    fn sink(&mut self) -> &mut dyn Sink {
+impl Sink for Profiled {
+    fn record(&mut self, record: &Record) -> Result<(), ExportError> {
         match self {
-            Profiled::Plain(sink) => sink.as_mut(),
-            Profiled::Merged(merging) => merging.as_mut(),
+            Profiled::Plain(sink) => sink.record(record),
+            Profiled::Merged(merging) => merging.record(record),
+            Profiled::Nowhere => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), ExportError> {
+        match self {
+            Profiled::Plain(sink) => sink.finish(),
+            Profiled::Merged(merging) => merging.finish(),
+            Profiled::Nowhere => Ok(()),
         }
     }
 }
 
 impl Recorder {
-    /// `merge`: also in a file for perf. Text has no place for a cookie.
-    fn open(
-        format: Format,
-        merge: bool,
-        state: &State,
-        output: Output,
-    ) -> Result<Recorder, Failure> {
-        let session = &state.perf.session;
-        let images = || world::images(state.arch, state.config.vdso, state.vfs.tree.root());
-        let tally = Tally::new(session, images());
+    /// Deferred callchains are merged as asked for, and in text, which has no place for a
+    /// cookie.
+    fn open(job: &Job, state: &State, output: Option<Output>) -> Result<Recorder, Failure> {
+        let (session, options) = (&state.perf.session, job.options);
+        let format = options.output.format;
+        let images = || job.world.images(state);
         let deferred = session.events.iter().any(|e| e.defer);
-        let sink = if deferred && (merge || format != Format::PerfData) {
-            let mut session = session.clone();
-            session.events.iter_mut().for_each(|e| e.defer = false);
-            let inner = crate::export::open(format, &session, output, images())?;
-            Profiled::Merged(Box::new(Merging::new(inner)))
-        } else {
-            Profiled::Plain(crate::export::open(format, session, output, images())?)
+        let merge = options.sampling.merge || format != Format::PerfData;
+        let sink = match output {
+            None => Profiled::Nowhere,
+            Some(output) if deferred && merge => {
+                let mut session = session.clone();
+                session.events.iter_mut().for_each(|e| e.defer = false);
+                let inner = crate::export::open(format, &session, output, images())?;
+                Profiled::Merged(Box::new(Merging::new(inner)))
+            }
+            Some(output) => {
+                Profiled::Plain(crate::export::open(format, session, output, images())?)
+            }
         };
-        Ok(Recorder { sink, tally })
+        let digest = job.digest.then(|| ProfileDigest::new(session)).transpose()?;
+        Ok(Recorder { sink, tally: Tally::new(session, images()), digest })
     }
 
     fn take(&mut self, records: &[Record]) -> Result<(), ExportError> {
         for record in records {
             self.tally.record(record);
-            self.sink.sink().record(record)?;
+            if let Some(digest) = &mut self.digest {
+                digest.record(record)?;
+            }
+            self.sink.record(record)?;
         }
         Ok(())
     }
@@ -193,12 +298,11 @@ fn report(
     options: &RunOptions,
     world: &World,
     outcome: &Result<Ending, RunError<ExportError>>,
-    profile: Profile,
+    profile: Option<Profile>,
     tally: &mut Tally,
 ) {
     let style = Style::of_stderr();
-    let root = state.vfs.tree.root();
-    let mut images: Images = world::images(state.arch, state.config.vdso, root);
+    let mut images = world.images(state);
     if let Some(death) = Death::of(state) {
         to_stderr(&Report::new(state, death, &mut images).render(&world.name, style));
     }
@@ -233,9 +337,17 @@ fn report(
     }
 }
 
-fn profile_of(format: Format, to: &Destination, whole: bool, root: Option<&Path>) -> Profile {
+fn profile_of(
+    format: Format,
+    to: &Destination,
+    whole: bool,
+    root: Option<&Path>,
+) -> Option<Profile> {
+    if *to == Destination::Nowhere {
+        return None;
+    }
     let file = to.regular_file();
     let open = file.filter(|_| format == Format::PerfData).map(|f| perf_command(f, root));
     let size = file.and_then(|f| f.metadata().ok()).map(|m| m.len());
-    Profile { name: to.name(), size, whole, open }
+    Some(Profile { name: to.name(), size, whole, open })
 }

@@ -36,8 +36,8 @@ pub struct Summary {
     pub time: Time,
     /// One for each event.
     pub events: Vec<EventLine>,
-    /// Where the profile is.
-    pub profile: Profile,
+    /// Where the profile is, if one was wanted.
+    pub profile: Option<Profile>,
 }
 
 /// One event of the summary.
@@ -68,7 +68,7 @@ pub struct Profile {
 
 impl Summary {
     /// Collects what `state` knows.
-    pub fn new(state: &State, name: &str, ending: String, profile: Profile) -> Summary {
+    pub fn new(state: &State, name: &str, ending: String, profile: Option<Profile>) -> Summary {
         let events = state.perf.session.events.iter().zip(&state.perf.totals);
         let events = events.map(|(event, counter)| EventLine {
             name: event.name.clone(),
@@ -101,8 +101,10 @@ impl Summary {
         for index in 0..self.events.len() {
             self.push_functions(&mut text, tally, index, most, style);
         }
-        text.push('\n');
-        self.push_profile(&mut text, style);
+        if let Some(profile) = &self.profile {
+            text.push('\n');
+            self.push_profile(profile, &mut text, style);
+        }
         text
     }
 
@@ -189,17 +191,17 @@ impl Summary {
         }
     }
 
-    fn push_profile(&self, text: &mut String, style: Style) {
+    fn push_profile(&self, profile: &Profile, text: &mut String, style: Style) {
         let samples: u64 = self.events.iter().map(|e| e.samples).sum();
         let s = if samples == 1 { "" } else { "s" };
-        let size = self.profile.size.map(|n| format!(", {}", bytes(n))).unwrap_or_default();
-        let name = style.bold(&self.profile.name);
-        if !self.profile.whole {
+        let size = profile.size.map(|n| format!(", {}", bytes(n))).unwrap_or_default();
+        let name = style.bold(&profile.name);
+        if !profile.whole {
             let _ = writeln!(text, "The profile in {name} is not complete.");
             return;
         }
         let _ = writeln!(text, "Profile in {name} ({} sample{s}{size}).", grouped(samples));
-        match &self.profile.open {
+        match &profile.open {
             _ if samples == 0 => {
                 let _ = writeln!(text, "No sample: no event was counted up to its period (-c).");
             }
@@ -284,7 +286,8 @@ fn duration(ns: Time) -> String {
     }
 }
 
-fn bytes(n: u64) -> String {
+/// A length in a unit that suits it.
+pub fn bytes(n: u64) -> String {
     match n {
         0..1_024 => format!("{n} bytes"),
         1_024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
@@ -327,12 +330,12 @@ mod tests {
             stats: Stats { instructions: 12_345, syscalls: 3, ..Stats::default() },
             time: 1_234_567,
             events: events.iter().map(line).collect(),
-            profile: Profile {
+            profile: Some(Profile {
                 name: "p.data".to_owned(),
                 size: Some(2048),
                 whole: true,
                 open: Some("perf report -i p.data".to_owned()),
-            },
+            }),
         };
         (summary, tally)
     }
@@ -359,7 +362,7 @@ mod tests {
     #[test]
     fn a_profile_that_failed_is_not_offered() {
         let (mut summary, mut tally) = summary(&["cycles"]);
-        summary.profile.whole = false;
+        summary.profile.as_mut().unwrap().whole = false;
         let text = summary.render(&mut tally, Style::PLAIN);
         assert!(text.ends_with("The profile in p.data is not complete.\n"), "{text}");
     }

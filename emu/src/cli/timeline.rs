@@ -52,6 +52,16 @@ pub enum TimelineFormat {
 }
 
 impl TimelineOptions {
+    /// No timeline.
+    pub fn none() -> TimelineOptions {
+        TimelineOptions {
+            timeline: None,
+            timeline_all: false,
+            timeline_format: TimelineFormat::Text,
+            timeline_output: None,
+        }
+    }
+
     /// Whether it goes to standard output.
     pub fn takes_stdout(&self) -> bool {
         let file = self.timeline_output.as_ref().filter(|f| !is_stdout(f.as_os_str()));

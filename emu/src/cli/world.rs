@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arch::Arch;
@@ -11,12 +12,18 @@ use guests::{Catalogue, Guest};
 use crate::cli::options::{Variable, WorldOptions};
 use crate::cli::output::{Failure, status};
 use crate::export::Images;
+use crate::kernel::State;
 use crate::kernel::exec::Program;
+use crate::kernel::vfs::{Host, RealHost};
 use crate::loader::vdso::Vdso;
 use crate::loader::{LoadError, file};
+use crate::recording::Recording;
 
 /// The guest that runs when none is named.
 pub const DEMO: &str = "demo";
+
+/// `CLOCK_REALTIME` at boot: 2023-11-14 22:13:20 UTC.
+const BOOT_TIME: u64 = 1_700_000_000_000_000_000;
 
 /// A guest's world, ready to be started.
 #[derive(Clone, Debug)]
@@ -27,6 +34,39 @@ pub struct World {
     pub name: String,
     /// Files that the guest sees: its path, the host's path.
     pub files: Vec<(String, PathBuf)>,
+    /// `CLOCK_REALTIME` at boot, nanoseconds since the epoch.
+    pub boot_time: u64,
+    /// Where the guest's files and input come from.
+    pub host: Rc<dyn Host>,
+    /// The recording that it is of, if it is a replay.
+    pub recording: Option<Arc<Recording>>,
+    /// Folder of the host where the files of the recording were written.
+    pub extracted: Option<PathBuf>,
+}
+
+impl World {
+    /// Folder of the host that the paths of a profile of `state` are below, if not `/`.
+    pub fn root<'a>(&'a self, state: &'a State) -> Option<&'a Path> {
+        self.extracted.as_deref().or(state.vfs.tree.root())
+    }
+
+    /// The images of the code in a profile of `state`, a machine in this world.
+    pub fn images(&self, state: &State) -> Images {
+        let (arch, vdso, root) = (state.arch, state.config.vdso, state.vfs.tree.root());
+        let Some(recording) = self.recording.clone() else { return images(arch, vdso, root) };
+        let root = root.map(Path::to_owned);
+        let (exe, program) = (state.vfs.tree.exe.clone(), self.program.host.clone());
+        let files = Images::new(move |path| {
+            let host = match &root {
+                // Its path may be another after symbolic links.
+                Some(_) if path == exe => program.clone(),
+                Some(root) => root.join(path.trim_start_matches('/')),
+                None => PathBuf::from(path),
+            };
+            recording.contents(&host).cloned()
+        });
+        files.with("[vdso]", Arc::from(vdso.image(arch)))
+    }
 }
 
 /// A program file.
@@ -81,7 +121,9 @@ pub fn build(
         stdout_is_taken: false,
     };
     let name = guest.to_string_lossy().into_owned();
-    Ok(World { program, name, files: named.files })
+    let host = Rc::new(RealHost::default());
+    let (files, boot_time) = (named.files, BOOT_TIME);
+    Ok(World { program, name, files, boot_time, host, recording: None, extracted: None })
 }
 
 /// The images of the code in a profile: the host's files, below `root` if there is one,

@@ -2,12 +2,14 @@
 //!
 //! A file is mapped once for parsing and read by `pread` for page contents: a file that
 //! shrinks while the guest runs gives a short read, which the guest sees as `SIGBUS`,
-//! and never a host `SIGBUS` in the emulator.
+//! and never a host `SIGBUS` in the emulator. A file may also be bytes in memory: one of a
+//! recording.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::Mmap;
 
@@ -18,9 +20,15 @@ const O_NOCTTY: i32 = 0o400;
 /// A host file opened for reading.
 #[derive(Debug)]
 pub struct FileMap {
-    file: File,
-    map: Option<Mmap>,
+    contents: Contents,
     len: u64,
+}
+
+#[derive(Debug)]
+enum Contents {
+    /// A file of the host; an empty one is not mapped.
+    File(File, Option<Mmap>),
+    Memory(Arc<[u8]>),
 }
 
 impl FileMap {
@@ -47,7 +55,13 @@ impl FileMap {
             #[allow(unsafe_code)]
             Some(unsafe { Mmap::map(&file)? })
         };
-        Ok(FileMap { file, map, len })
+        Ok(FileMap { contents: Contents::File(file, map), len })
+    }
+
+    /// A file of these bytes.
+    pub fn of_bytes(bytes: Arc<[u8]>) -> FileMap {
+        let len = bytes.len() as u64;
+        FileMap { contents: Contents::Memory(bytes), len }
     }
 
     /// Length in bytes when the file was opened.
@@ -62,14 +76,26 @@ impl FileMap {
 
     /// The whole file, for parsing right after [`FileMap::open`] or for looking at it only.
     pub fn bytes(&self) -> &[u8] {
-        self.map.as_deref().unwrap_or(&[])
+        match &self.contents {
+            Contents::File(_, map) => map.as_deref().unwrap_or(&[]),
+            Contents::Memory(bytes) => bytes,
+        }
     }
 
     /// Copies from `offset`; returns the bytes copied, fewer at the end of the file.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let file = match &self.contents {
+            Contents::File(file, _) => file,
+            Contents::Memory(bytes) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let n = buf.len().min(bytes.len() - from);
+                buf[..n].copy_from_slice(&bytes[from..from + n]);
+                return Ok(n);
+            }
+        };
         let mut done = 0;
         while done < buf.len() {
-            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+            match file.read_at(&mut buf[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

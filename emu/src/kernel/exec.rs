@@ -18,9 +18,9 @@ use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
 use crate::kernel::symbols::Named;
 use crate::kernel::task::{DEFAULT_LIMITS, Image, Place, Task, TaskId};
 use crate::kernel::unwind::{NotBuilt, Unwind};
-use crate::kernel::vfs::{FdTable, Tree, Vfs};
+use crate::kernel::vfs::{FdTable, Host, RealHost, Tree, Vfs};
 use crate::loader::stack::StackError;
-use crate::loader::{self, FileError, LoadError};
+use crate::loader::{FileError, LoadError};
 use crate::mem::mm::MmId;
 use crate::perf::context::Context;
 use crate::perf::record::{Record, Session};
@@ -103,20 +103,35 @@ const PID: u32 = 1000;
 /// CPUs that a machine may have: affinity is a word.
 pub const MOST_CPUS: u32 = 64;
 
-/// Loads `program` into a new machine whose events are those of `session`; its
+/// Loads `program` into a new machine on this host, whose events are those of `session`; its
 /// architecture becomes the file's.
 ///
 /// # Errors
 ///
-/// [`ExecError`]
+/// [`ExecError`] says why it cannot be started.
 pub fn exec(
     program: &Program,
     config: Config,
     make_session: impl FnOnce(Arch) -> Session,
 ) -> Result<State, ExecError> {
+    exec_on(Rc::new(RealHost::new(program.stdout_is_taken)), program, config, make_session)
+}
+
+/// [`exec`] on any host.
+///
+/// # Errors
+///
+/// [`ExecError`] says why it cannot be started.
+pub fn exec_on(
+    host: Rc<dyn Host>,
+    program: &Program,
+    config: Config,
+    make_session: impl FnOnce(Arch) -> Session,
+) -> Result<State, ExecError> {
     let fail = |source| ExecError::Load(FileError { path: program.host.clone(), source });
-    loader::file::open(&program.host)?;
-    let mut tree = Tree::new(program.root.clone(), program.cwd.clone(), program.path.clone());
+    host.check_program(&program.host)?;
+    let (root, cwd, exe) = (program.root.clone(), program.cwd.clone(), program.path.clone());
+    let mut tree = Tree::new(host.clone(), root, cwd, exe);
     let file =
         tree.adopt(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
     tree.exe = file.object.name();
@@ -164,7 +179,7 @@ pub fn exec(
         failure: None,
         zombies: Default::default(),
         pipes: 0,
-        vfs: Vfs::new(tree, program.stdout_is_taken),
+        vfs: Vfs::new(host, tree),
         perf: Perf::new(session),
         overflows: Default::default(),
         unwind: Unwind::new(Rc::new(NotBuilt)),

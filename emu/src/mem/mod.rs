@@ -35,7 +35,7 @@ mod tests;
 pub use area::{Area, AreaFlags, Backing, Prot};
 pub use fault::{Fault, FaultKind};
 pub use mm::{Mm, MmLayout};
-pub use object::{Object, Quota};
+pub use object::{Object, Quota, Source};
 pub use page_table::{PageTable, Pte};
 
 /// Bytes in a page.

@@ -11,8 +11,8 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use arch::Errno;
@@ -69,6 +69,16 @@ struct Page {
     dirty: bool,
 }
 
+/// Where the contents of a host file come from.
+pub trait Source: Debug {
+    /// Opens it.
+    ///
+    /// # Errors
+    ///
+    /// The host's.
+    fn open(&self) -> io::Result<FileMap>;
+}
+
 /// The memory of a file; see the module.
 #[derive(Debug)]
 pub struct Object {
@@ -76,7 +86,7 @@ pub struct Object {
     name: RefCell<String>,
     inode: u64,
     /// Host file with the contents below `base_len`, opened when they are needed.
-    host: Option<PathBuf>,
+    host: Option<Box<dyn Source>>,
     base: OnceCell<FileMap>,
     base_len: Cell<u64>,
     len: Cell<u64>,
@@ -104,7 +114,13 @@ impl Object {
     }
 
     /// A file with the contents of the host's file, `len` bytes, which is not opened yet.
-    pub fn of_host(name: String, inode: u64, quota: Rc<Quota>, host: PathBuf, len: u64) -> Object {
+    pub fn of_host(
+        name: String,
+        inode: u64,
+        quota: Rc<Quota>,
+        host: Box<dyn Source>,
+        len: u64,
+    ) -> Object {
         let mut object = Object::new(name, inode, quota);
         object.host = Some(host);
         object.len.set(len);
@@ -126,7 +142,7 @@ impl Object {
     /// The host's.
     pub fn open(&self) -> io::Result<()> {
         if let (Some(host), None) = (&self.host, self.base.get()) {
-            let map = FileMap::open(host)?;
+            let map = host.open()?;
             if !self.modified.get() {
                 self.len.set(map.len());
                 self.base_len.set(map.len());

@@ -1,6 +1,5 @@
 //! Reading and writing: `read`, `write` and their families, positions, lengths.
 
-use std::io::Write as _;
 use std::rc::Rc;
 
 use arch::signal::code;
@@ -11,9 +10,10 @@ use super::SysResult;
 use super::files::{AT_FDCWD, resolve};
 use crate::engine::Access;
 use crate::kernel::task::rlimit;
+use crate::kernel::vfs::host::Stream;
 use crate::kernel::vfs::open_file::flags;
 use crate::kernel::vfs::pipe::ATOMIC;
-use crate::kernel::vfs::{File, Lookup, Node, OpenFile, proc, stdin};
+use crate::kernel::vfs::{File, Lookup, Node, OpenFile, proc};
 use crate::kernel::wait::{Block, Wait};
 use crate::kernel::{State, signal};
 use crate::mem::object::MAX_LEN;
@@ -230,7 +230,7 @@ fn read_chunk(
 ) -> Result<usize, Errno> {
     match &file.node {
         Node::File(file) => file.object.read_at(&s.arena, offset, chunk),
-        Node::Stdin => stdin::read(chunk),
+        Node::Stdin => s.vfs.host.read_input(chunk),
         Node::Pipe(end) => Ok(end.pipe.read(chunk)),
         Node::Null => Ok(0),
         Node::Zero => {
@@ -303,21 +303,12 @@ fn room(s: &mut State, offset: u64, len: u64) -> Result<u64, Errno> {
 }
 
 fn write_chunk(s: &mut State, file: &OpenFile, offset: u64, chunk: &[u8]) -> Result<usize, Errno> {
-    // A closed pipe on the host's side is one on the guest's.
-    let host = |result: std::io::Result<()>| match result {
-        Ok(()) => Ok(chunk.len()),
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Err(Errno::EPIPE),
-        Err(_) => Err(Errno::EIO),
-    };
     match &file.node {
         Node::File(file) => file.object.write_at(&mut s.arena, offset, chunk),
         Node::Pipe(end) if !end.pipe.has_readers() => Err(Errno::EPIPE),
         Node::Pipe(end) => Ok(end.pipe.write(chunk)),
-        Node::Stdout if !s.vfs.stdout_is_taken => {
-            let mut out = std::io::stdout();
-            host(out.write_all(chunk).and_then(|()| out.flush()))
-        }
-        Node::Stdout | Node::Stderr => host(std::io::stderr().write_all(chunk)),
+        Node::Stdout => s.vfs.host.write_output(Stream::Out, chunk).map(|()| chunk.len()),
+        Node::Stderr => s.vfs.host.write_output(Stream::Error, chunk).map(|()| chunk.len()),
         Node::Null | Node::Zero | Node::Random => Ok(chunk.len()),
         _ => Err(Errno::EBADF),
     }

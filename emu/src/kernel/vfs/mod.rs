@@ -3,7 +3,7 @@
 //! ```text
 //! path ─► Vfs::lookup ─► overlay (memory, dropped at the end)
 //!                    ├─► /dev and /proc nodes
-//!                    └─► host files: below --root, or the few that the command line names
+//!                    └─► files of the Host: below --root, or the few that the command line names
 //! fd ───► OpenFile (offset, flags) ─► Node
 //! ```
 //!
@@ -14,15 +14,16 @@
 //!
 //! * [`node`]: what a path leads to, with its attributes; [`tree`]: looking up, creating,
 //!   removing; [`open_file`]: descriptors; [`pipe`]; [`proc`]: the contents of `/proc/self`;
-//!   [`stdin`]: the host's standard input.
+//!   [`host`]: the machine below, the only way to it.
 
+pub mod host;
 pub mod node;
 pub mod open_file;
 pub mod pipe;
 pub mod proc;
-pub mod stdin;
 pub mod tree;
 
+pub use host::{Host, RealHost};
 pub use node::{Attributes, File, FileType, Node};
 pub use open_file::{FdTable, OpenFile};
 pub use pipe::{Pipe, PipeEnd};
@@ -44,9 +45,8 @@ use crate::perf::record::FileId;
 pub struct Vfs {
     /// Paths.
     pub tree: Tree,
-    /// The guest's standard output goes to the emulator's standard error, because the
-    /// profile is written to standard output.
-    pub stdout_is_taken: bool,
+    /// The machine below.
+    pub host: Rc<dyn Host>,
     /// How a profile names host files, by inode number.
     ids: RefCell<BTreeMap<u64, FileId>>,
 }
@@ -56,9 +56,9 @@ const HASHED: u64 = 64 << 20;
 
 impl Vfs {
     /// The files of `tree`.
-    pub fn new(tree: Tree, stdout_is_taken: bool) -> Vfs {
+    pub fn new(host: Rc<dyn Host>, tree: Tree) -> Vfs {
         let ids = RefCell::default();
-        Vfs { tree, stdout_is_taken, ids }
+        Vfs { tree, host, ids }
     }
 
     /// How a profile names the file behind an area: its build-id, or a number made from

@@ -3,11 +3,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::kernel::vfs::PipeEnd;
 use crate::mem::Object;
 
 /// `S_IFMT` values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[repr(u32)]
 pub enum FileType {
     /// `S_IFREG`

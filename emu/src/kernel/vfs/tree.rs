@@ -3,17 +3,16 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use arch::Errno;
 
 use crate::engine::arena::MEMORY;
+use crate::kernel::vfs::host::{Host, HostFile, Status};
 use crate::kernel::vfs::node::{ProcFile, inode_of};
-use crate::kernel::vfs::{File, FileType, Node};
+use crate::kernel::vfs::{File, Node};
 use crate::mem::{Object, PAGE, Quota};
 
 /// Symbolic links followed in one lookup (`MAXSYMLINKS`).
@@ -37,6 +36,8 @@ const CREATED: u64 = 1 << 49;
 /// All paths that the guest can see.
 #[derive(Debug)]
 pub struct Tree {
+    /// Where host files are looked up.
+    host: Rc<dyn Host>,
     /// Host folder that is the guest's `/`.
     root: Option<PathBuf>,
     /// Without a root: guest paths and the host files that they show.
@@ -64,9 +65,10 @@ pub enum Lookup {
 }
 
 impl Tree {
-    /// Files below the host folder `root`, or none but those that [`Tree::show`] adds.
-    pub fn new(root: Option<PathBuf>, cwd: String, exe: String) -> Tree {
+    /// Files below the folder `root` of `host`, or none but those that [`Tree::show`] adds.
+    pub fn new(host: Rc<dyn Host>, root: Option<PathBuf>, cwd: String, exe: String) -> Tree {
         Tree {
+            host,
             root,
             cwd,
             exe,
@@ -231,38 +233,36 @@ impl Tree {
         })
     }
 
-    fn host_node(&self, path: &str, host: &Path) -> Result<Node, Errno> {
-        let meta = std::fs::symlink_metadata(host).map_err(|e| errno_of(&e))?;
-        if meta.is_dir() {
-            return Ok(Node::Directory(path.to_owned()));
-        }
-        if meta.is_symlink() && self.root.is_some() {
-            let target = std::fs::read_link(host).map_err(|e| errno_of(&e))?;
-            let target = target.into_os_string().into_string().map_err(|_| Errno::ENOENT)?;
-            return Ok(Node::Symlink(target));
-        }
+    fn host_node(&self, path: &str, at: &Path) -> Result<Node, Errno> {
+        let look = |how| self.host.status(at, how).map_err(|e| errno_of(&e));
         // Nothing is opened: that could wait for ever, and would be for `stat` alone.
-        let meta = if meta.is_symlink() {
-            std::fs::metadata(host).map_err(|e| errno_of(&e))?
-        } else {
-            meta
-        };
-        if let Some(kind) = other_type(meta.file_type()) {
-            return Ok(Node::Other(kind, inode_of(path)));
+        let mut status = look(Lookup::NoFollow)?;
+        if status == Status::Symlink {
+            if self.root.is_some() {
+                let target = self.host.link(at).map_err(|e| errno_of(&e))?;
+                return Ok(Node::Symlink(target));
+            }
+            status = look(Lookup::Follow)?;
         }
-        if let Some(file) = self.seen.borrow().get(path) {
-            return Ok(Node::File(file.clone()));
+        match status {
+            Status::Directory | Status::Symlink => Ok(Node::Directory(path.to_owned())),
+            Status::Other(kind) => Ok(Node::Other(kind, inode_of(path))),
+            Status::Regular { len, executable } => {
+                if let Some(file) = self.seen.borrow().get(path) {
+                    return Ok(Node::File(file.clone()));
+                }
+                let file = self.host_file(path, at, len, executable);
+                self.seen.borrow_mut().insert(path.to_owned(), file.clone());
+                Ok(Node::File(file))
+            }
         }
-        let file = self.host_file(path, host, &meta);
-        self.seen.borrow_mut().insert(path.to_owned(), file.clone());
-        Ok(Node::File(file))
     }
 
-    fn host_file(&self, path: &str, host: &Path, meta: &Metadata) -> Rc<File> {
-        let mode = if meta.permissions().mode() & 0o100 != 0 { 0o755 } else { 0o644 };
+    fn host_file(&self, path: &str, at: &Path, len: u64, executable: bool) -> Rc<File> {
+        let mode = if executable { 0o755 } else { 0o644 };
+        let source = HostFile { host: self.host.clone(), path: at.to_owned() };
         let (name, inode) = (path.to_owned(), inode_of(path));
-        let object = Object::of_host(name, inode, self.quota.clone(), host.to_owned(), meta.len());
-        File::new(object, mode)
+        File::new(Object::of_host(name, inode, self.quota.clone(), Box::new(source), len), mode)
     }
 
     /// Splits a path into its parent, which must be a folder, and the last name.
@@ -413,10 +413,7 @@ impl Tree {
         let prefix = format!("{}/", folder.trim_end_matches('/'));
         let mut names: Vec<String> = Vec::new();
         if let Some(root) = &self.root {
-            let host = root.join(folder.trim_start_matches('/'));
-            if let Ok(list) = std::fs::read_dir(host) {
-                names.extend(list.flatten().filter_map(|e| e.file_name().into_string().ok()));
-            }
+            names.extend(self.host.list(&root.join(folder.trim_start_matches('/'))));
         }
         let child = |path: &str| {
             path.strip_prefix(&prefix).and_then(|p| p.split('/').next()).map(str::to_owned)
@@ -451,7 +448,12 @@ impl Tree {
     /// The host's.
     pub fn adopt(&mut self, path: &str, host: &Path) -> std::io::Result<Rc<File>> {
         let name = self.final_path(path, host).unwrap_or_else(|| path.to_owned());
-        let file = self.host_file(&name, host, &std::fs::metadata(host)?);
+        let (len, executable) = match self.host.status(host, Lookup::Follow)? {
+            Status::Regular { len, executable } => (len, executable),
+            // To open it fails.
+            _ => (0, false),
+        };
+        let file = self.host_file(&name, host, len, executable);
         file.object.open()?;
         for path in [path, &name] {
             self.visible.insert(path.to_owned(), host.to_owned());
@@ -466,24 +468,9 @@ impl Tree {
         if self.root.is_some() {
             return Some(self.lookup("", path.as_bytes(), Lookup::Follow).ok()?.0);
         }
-        let full = Path::new(path).canonicalize().ok()?;
-        let same = host.canonicalize().ok()? == full;
+        let full = self.host.canonical(Path::new(path))?;
+        let same = self.host.canonical(host)? == full;
         if same { full.into_os_string().into_string().ok() } else { None }
-    }
-}
-
-/// The type of a host file that is neither regular nor a folder.
-fn other_type(kind: std::fs::FileType) -> Option<FileType> {
-    if kind.is_fifo() {
-        Some(FileType::Fifo)
-    } else if kind.is_socket() {
-        Some(FileType::Socket)
-    } else if kind.is_block_device() {
-        Some(FileType::Block)
-    } else if kind.is_char_device() {
-        Some(FileType::Character)
-    } else {
-        None
     }
 }
 
