@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 
 use arch::Arch;
 
-use crate::brief::{Brief, Usual};
+use crate::brief::Brief;
 use crate::dwarf::{self, Section};
 use crate::end::TableError;
 use crate::row::{Miss, Row};
@@ -211,12 +211,12 @@ impl<D: Deref<Target = [u8]>> Module<D> {
     }
 
     /// As [`Module::sframe_row`], in short.
-    #[inline]
     pub(crate) fn sframe_brief(&self, at: LookupAddress) -> Brief {
-        self.sframe_usual(at).map_or_else(|| self.sframe_other(at), Brief::Usual)
+        let rule = self.sframe_view().and_then(|view| view.rule(at.unbiased(self.bias).value()));
+        rule.map_or_else(|| self.sframe_other(at), Brief::Usual)
     }
 
-    /// The same, where [`Module::sframe_usual`] has nothing.
+    /// The same, where [`Module::sframe_view`] has no rule.
     #[inline(never)]
     pub(crate) fn sframe_other(&self, at: LookupAddress) -> Brief {
         match self.sframe.as_ref().map(|table| table.brief(at.unbiased(self.bias))) {
@@ -226,10 +226,10 @@ impl<D: Deref<Target = [u8]>> Module<D> {
         }
     }
 
-    /// The rule of `.sframe` where it is of the usual kind and nothing is wrong.
-    #[inline(always)]
-    pub(crate) fn sframe_usual(&self, at: LookupAddress) -> Option<Usual> {
-        self.sframe.as_ref()?.usual(at.unbiased(self.bias))
+    /// `.sframe`, if it is of the usual kind; its addresses are link-time ones.
+    #[inline]
+    pub(crate) fn sframe_view(&self) -> Option<sframe::View<'_>> {
+        self.sframe.as_ref()?.view()
     }
 
     fn placed(&self, mut row: Row) -> Row {

@@ -43,6 +43,12 @@ impl RowInfo {
         }
     }
 
+    /// Number of data words, if each is a byte.
+    #[inline(always)]
+    pub(super) const fn bytes(self) -> Option<usize> {
+        if self.word_code() == 0 { Some(self.words() as usize) } else { None }
+    }
+
     /// The return address is signed (aarch64).
     pub const fn signed(self) -> bool {
         self.0 & 0x80 != 0

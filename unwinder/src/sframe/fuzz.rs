@@ -162,7 +162,7 @@ fn check_brief(table: &Table<&[u8]>, pc: u64, found: &Result<Found, Miss<Error>>
         Err(miss) => return assert_eq!(table.brief(key(pc)), Err(*miss)),
     };
     assert!([Ok(expected), Ok(Brief::Long)].contains(&table.brief(key(pc))), "{pc:#x}");
-    if let Some(rule) = table.usual(key(pc)) {
+    if let Some(rule) = table.view().and_then(|view| view.rule(pc)) {
         assert_eq!(Brief::Usual(rule), expected, "{pc:#x}");
     }
 }

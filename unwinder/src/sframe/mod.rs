@@ -36,6 +36,7 @@ pub mod process;
 mod quick;
 pub mod registry;
 pub mod rules;
+mod scan;
 mod source;
 pub mod table;
 
@@ -44,6 +45,7 @@ pub use error::{Error, ErrorKind, Warning, WarningKind};
 pub use frame_row::FrameRow;
 pub use function::Function;
 pub use header::{Abi, Header, Version};
+pub(crate) use quick::View;
 pub use registry::Registry;
 pub use rules::{Found, Rules};
 pub use source::ByteOrder;

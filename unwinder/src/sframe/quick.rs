@@ -17,42 +17,57 @@ use super::buckets::Buckets;
 use super::frame_row::RowInfo;
 use super::function::{FunctionInfo, Part};
 use super::header::Version;
+use super::scan::Scan;
 use super::source::{ByteOrder, piece};
 use crate::brief::{Base, Usual};
 
 /// Where everything in a section is.
 #[derive(Clone, Debug)]
 pub(super) struct Quick {
-    arch: Arch,
     version: Version,
     list: Range<usize>,
     rows: Range<usize>,
-    /// What the start of the first function is relative to.
-    origin: u64,
+    origin: Origin,
+    words: Meaning,
+}
+
+/// What the starts of functions are relative to.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    /// Of the first one.
+    first: u64,
     /// Which bits of an entry's offset in the list are added to that.
     moves: u64,
+}
+
+/// What the words of rows mean.
+#[derive(Clone, Copy, Debug)]
+struct Meaning {
+    arch: Arch,
     fixed_ra: i8,
     fixed_fp: i8,
+}
+
+/// A section, open at its parts: what all its lookups have in common is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    list: List<'a>,
+    rows: &'a [u8],
+    buckets: &'a Buckets,
+    origin: Origin,
+    words: Meaning,
+}
+
+/// The entries of functions.
+#[derive(Clone, Copy, Debug)]
+enum List<'a> {
+    V2(&'a [[u8; V2]]),
+    V3(&'a [[u8; V3]]),
 }
 
 /// Bytes of an entry.
 const V2: usize = 20;
 const V3: usize = 16;
-
-/// Bytes of a row's words by its info byte.
-const WORDS: [u8; 256] = {
-    let mut table = [NO_ROW; 256];
-    let mut info = 0;
-    while info < table.len() {
-        let row = RowInfo(info as u8);
-        if let Some(size) = row.word_size() {
-            table[info] = row.words() * size;
-        }
-        info += 1;
-    }
-    table
-};
-const NO_ROW: u8 = u8::MAX;
 
 /// A function's rows: how many, how they are written, and all bytes from the first one on.
 struct Rows<'a> {
@@ -76,40 +91,55 @@ impl Quick {
             |r: Range<u64>| Some(usize::try_from(r.start).ok()?..usize::try_from(r.end).ok()?);
         let moving = header.flags.pc_relative();
         let into = if moving { header.entry_at(0) } else { 0 };
+        let arch = header.abi.arch()?;
         Some(Quick {
-            arch: header.abi.arch()?,
             version,
             list: range(part.entry_at(0)..end)?,
             rows: range(rows)?,
-            origin: part.address.wrapping_add(into),
-            moves: if moving { u64::MAX } else { 0 },
-            fixed_ra: header.fixed_ra,
-            fixed_fp: header.fixed_fp,
+            origin: Origin {
+                first: part.address.wrapping_add(into),
+                moves: if moving { u64::MAX } else { 0 },
+            },
+            words: Meaning { arch, fixed_ra: header.fixed_ra, fixed_fp: header.fixed_fp },
         })
     }
 
-    /// The rule for `pc`.
-    #[inline(always)]
-    pub fn rule(&self, data: &[u8], buckets: &Buckets, pc: u64) -> Option<Usual> {
+    /// The section in `data`, whose functions `buckets` has.
+    #[inline]
+    pub fn view<'a>(&self, data: &'a [u8], buckets: &'a Buckets) -> Option<View<'a>> {
         let list = data.get(self.list.clone())?;
+        let list = match self.version {
+            Version::V3 => List::V3(list.as_chunks().0),
+            _ => List::V2(list.as_chunks().0),
+        };
         let rows = data.get(self.rows.clone())?;
-        let (size, offset, rows) = match self.version {
-            Version::V3 => {
-                let (entry, offset) = self.entry::<V3>(list, buckets, pc)?;
+        let Quick { origin, words, .. } = *self;
+        Some(View { list, rows, buckets, origin, words })
+    }
+}
+
+impl View<'_> {
+    /// The rule for `pc`, an address of the section's own.
+    #[inline(always)]
+    pub fn rule(&self, pc: u64) -> Option<Usual> {
+        let (size, offset, rows) = match self.list {
+            List::V3(list) => {
+                let start = |entry: &_| i64::from_le_bytes(piece::<0, 8, V3>(entry));
+                let (entry, offset) = self.entry(list, start, pc)?;
                 let at = u32::from_le_bytes(piece::<12, 4, V3>(entry));
-                let attribute: &[u8; 5] = rows.get(at as usize..)?.first_chunk()?;
+                let (attribute, bytes) = self.rows.get(at as usize..)?.split_first_chunk::<5>()?;
                 if attribute[3] != 0 {
                     return None;
                 }
                 let count = u16::from_le_bytes(piece::<0, 2, 5>(attribute)).into();
-                let bytes = rows.get(at as usize + attribute.len()..)?;
                 let size = u32::from_le_bytes(piece::<8, 4, V3>(entry));
                 (size, offset, Rows { count, info: FunctionInfo(attribute[2]), bytes })
             }
-            _ => {
-                let (entry, offset) = self.entry::<V2>(list, buckets, pc)?;
+            List::V2(list) => {
                 let number = |bytes| u32::from_le_bytes(bytes);
-                let bytes = rows.get(number(piece::<8, 4, V2>(entry)) as usize..)?;
+                let start = |entry: &_| i32::from_le_bytes(piece::<0, 4, V2>(entry)).into();
+                let (entry, offset) = self.entry(list, start, pc)?;
+                let bytes = self.rows.get(number(piece::<8, 4, V2>(entry)) as usize..)?;
                 let (count, info) = (number(piece::<12, 4, V2>(entry)), FunctionInfo(entry[16]));
                 (number(piece::<4, 4, V2>(entry)), offset, Rows { count, info, bytes })
             }
@@ -125,24 +155,21 @@ impl Quick {
         }
     }
 
-    /// The entry of the last function that starts at or below `pc`, and how far below.
+    /// The entry of the last function that starts at or below `pc`, and how far below. `start`:
+    /// as an entry has it.
     #[inline(always)]
     fn entry<'a, const N: usize>(
         &self,
-        list: &'a [u8],
-        buckets: &Buckets,
+        list: &'a [[u8; N]],
+        start: impl Fn(&[u8; N]) -> i64,
         pc: u64,
     ) -> Option<(&'a [u8; N], u64)> {
-        let (mut low, mut len) = buckets.candidates(pc)?;
+        let (mut low, mut len) = self.buckets.candidates(pc)?;
         let entry = |index: u32| -> Option<(&'a [u8; N], u64)> {
-            let at = index as usize * N;
-            let entry: &[u8; N] = list.get(at..)?.first_chunk()?;
-            let start = match N {
-                V3 => i64::from_le_bytes(piece::<0, 8, N>(entry)),
-                _ => i32::from_le_bytes(piece::<0, 4, N>(entry)).into(),
-            };
-            let origin = self.origin.wrapping_add(at as u64 & self.moves);
-            Some((entry, origin.wrapping_add_signed(start)))
+            let entry = list.get(index as usize)?;
+            let origin =
+                self.origin.first.wrapping_add((index as usize * N) as u64 & self.origin.moves);
+            Some((entry, origin.wrapping_add_signed(start(entry))))
         };
         let (mut found, mut from) = entry(low)?;
         while len > 1 {
@@ -160,55 +187,30 @@ impl Quick {
     /// start and its info byte.
     #[inline(always)]
     fn row<const HEAD: usize>(&self, rows: &Rows<'_>, size: u32, offset: u32) -> Option<Usual> {
-        if u64::from(rows.count) * HEAD as u64 > rows.bytes.len() as u64 {
-            return None;
-        }
-        let (mut at, mut lowest) = (0, 0);
-        let mut found = None;
-        for _ in 0..rows.count {
-            let head: &[u8; HEAD] = rows.bytes.get(at..)?.first_chunk()?;
-            let start = match HEAD {
-                2 => u32::from(head[0]),
-                _ => u32::from(u16::from_le_bytes([head[0], head[1]])),
-            };
-            let info = RowInfo(head[HEAD - 1]);
-            let len = WORDS[usize::from(info.0)];
-            let words_at = at + HEAD;
-            at = words_at + usize::from(len);
-            // The row behind that in force has to be sound, too.
-            if start < lowest || len == NO_ROW {
-                return None;
-            }
-            if start > offset {
-                if start > size {
-                    return None;
-                }
-                break;
-            }
-            found = Some((info, words_at));
-            lowest = start;
-        }
-        let (info, words_at) = found?;
-        if at > rows.bytes.len() {
-            return None;
-        }
-        let len = usize::from(WORDS[usize::from(info.0)]);
-        self.usual(info, rows.bytes.get(words_at..)?.get(..len)?)
+        let (info, words) = Scan::<HEAD>::new(rows.bytes, rows.count, size, offset).find()?;
+        self.words.usual(info, words)
     }
+}
 
-    /// What the words of a row come to.
+impl Meaning {
+    /// What a row's words, which `words` begins with, come to.
     #[inline(always)]
     fn usual(&self, info: RowInfo, words: &[u8]) -> Option<Usual> {
-        let number = |word: &[u8]| match *word {
-            [a] => i32::from(a.cast_signed()),
-            [a, b] => i32::from(i16::from_le_bytes([a, b])),
-            [a, b, c, d] => i32::from_le_bytes([a, b, c, d]),
-            _ => 0,
-        };
-        match info.word_size()? {
-            1 => self.rule_of(info, words.as_chunks::<1>().0, |word| number(word)),
-            2 => self.rule_of(info, words.as_chunks::<2>().0, |word| number(word)),
-            _ => self.rule_of(info, words.as_chunks::<4>().0, |word| number(word)),
+        let byte = |word: &[u8; 1]| i32::from(word[0].cast_signed());
+        match info.bytes() {
+            Some(1) => self.rule_of(info, &words.as_chunks().0.first_chunk::<1>()?[..], byte),
+            Some(2) => self.rule_of(info, &words.as_chunks().0.first_chunk::<2>()?[..], byte),
+            Some(3) => self.rule_of(info, &words.as_chunks().0.first_chunk::<3>()?[..], byte),
+            _ => {
+                let count = usize::from(info.words());
+                let short = |word: &[u8; 2]| i32::from(i16::from_le_bytes(*word));
+                let long = |word: &[u8; 4]| i32::from_le_bytes(*word);
+                match info.word_size()? {
+                    1 => self.rule_of(info, words.get(..count)?.as_chunks().0, byte),
+                    2 => self.rule_of(info, words.as_chunks().0.get(..count)?, short),
+                    _ => self.rule_of(info, words.as_chunks().0.get(..count)?, long),
+                }
+            }
         }
     }
 

@@ -18,11 +18,11 @@ use super::frame_row::{FrameRow, Heads, Order};
 use super::function::{Entry, Function, Part};
 use super::header::{HEADER_LEN, Header, MAGIC};
 use super::lookup::Answer;
-use super::quick::Quick;
+use super::quick::{Quick, View};
 use super::rules::{Found, Rules};
 use super::{Abi, Error, ErrorKind, Warning, WarningKind};
 use crate::LookupAddress;
-use crate::brief::{Brief, Usual};
+use crate::brief::Brief;
 use crate::row::Miss;
 
 /// The functions of a module's `.sframe`.
@@ -100,12 +100,12 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         Ok(self.answer(at)?.0.brief())
     }
 
-    /// The rule for an address where it is of the usual kind and nothing is wrong: no error is
-    /// put together.
-    #[inline(always)]
-    pub(crate) fn usual(&self, at: LookupAddress) -> Option<Usual> {
+    /// The section, if it is of the usual kind: rules where nothing is wrong, with no error put
+    /// together elsewhere.
+    #[inline]
+    pub(crate) fn view(&self) -> Option<View<'_>> {
         match &self.functions {
-            Functions::InPlace(buckets, Some(quick)) => quick.rule(&self.data, buckets, at.value()),
+            Functions::InPlace(buckets, Some(quick)) => quick.view(&self.data, buckets),
             _ => None,
         }
     }

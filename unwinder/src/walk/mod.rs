@@ -29,10 +29,9 @@ use crate::policy::OnFailure;
 use crate::step::Caller;
 use crate::unwind::{Failure, step};
 use crate::{
-    CodeAddress, Context, End, Memory, Method, Module, Modules, Policy, Registers, ReturnAddress,
-    signal,
+    CodeAddress, Context, End, Memory, Method, Modules, Policy, Registers, ReturnAddress, signal,
 };
-use quick::Way;
+use quick::{Near, Way};
 
 /// A frame of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +69,8 @@ pub struct Walk<'a, D, M> {
     /// the frame at which this began, and `left` was `before`.
     known: Option<Known>,
     before: usize,
-    /// Start and length of executable code, and whose it is.
-    near: Option<(u64, u64, &'a Module<D>)>,
+    /// Where the quick way has looked last.
+    near: Option<Near<'a, D>>,
     end: Option<End>,
 }
 

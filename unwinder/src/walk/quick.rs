@@ -9,6 +9,7 @@ use super::{Frame, Walk};
 use crate::brief::{Brief, Called, Known, Quick, Spot};
 use crate::cache::Table;
 use crate::fp::{plain, unwind_user};
+use crate::sframe::View;
 use crate::{CodeAddress, End, LookupAddress, Memory, Method, Module, ReturnAddress};
 
 /// How the first method goes from a frame to the next one, if that is quick.
@@ -36,6 +37,16 @@ impl Way {
             Some(Method::SignalCode) | None => Way::Careful,
         }
     }
+}
+
+/// Executable code, and whose it is.
+#[derive(Debug)]
+pub(super) struct Near<'a, D> {
+    start: u64,
+    /// Bytes.
+    len: u64,
+    module: &'a Module<D>,
+    sframe: Option<View<'a>>,
 }
 
 /// What is found in the usual case, and by which method.
@@ -208,7 +219,7 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     #[inline(always)]
     fn dwarf(&mut self, known: &Known) -> Found {
         let at = known.address.lookup();
-        let found = match self.near(at).map(|module| module.dwarf_brief(at)) {
+        let found = match self.near(at).map(|near| near.module.dwarf_brief(at)) {
             Some(Brief::Usual(rule)) => rule.quick(self.arch, known, &mut self.memory),
             Some(other) => self.end_of(other, known.address),
             None => Quick::Other,
@@ -219,10 +230,13 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
     #[inline(always)]
     fn sframe(&mut self, known: &Known) -> Found {
         let at = known.address.lookup();
-        let found = match self.near(at).map(|module| (module, module.sframe_usual(at))) {
-            Some((_, Some(rule))) => rule.quick(self.arch, known, &mut self.memory),
-            Some((module, None)) => self.end_of(module.sframe_other(at), known.address),
-            None => Quick::Other,
+        let Some(&Near { module, ref sframe, .. }) = self.near(at) else {
+            return Found(Quick::Other, Method::Sframe);
+        };
+        let pc = at.unbiased(module.bias()).value();
+        let found = match sframe.as_ref().and_then(|view| view.rule(pc)) {
+            Some(rule) => rule.quick(self.arch, known, &mut self.memory),
+            None => self.end_of(module.sframe_other(at), known.address),
         };
         Found(found, Method::Sframe)
     }
@@ -259,15 +273,13 @@ impl<'a, D: Deref<Target = [u8]>, M: Memory> Walk<'a, D, M> {
 
     /// The module of an address, which often is that of the one before.
     #[inline(always)]
-    fn near(&mut self, at: LookupAddress) -> Option<&'a Module<D>> {
-        if let Some((start, len, module)) = self.near
-            && at.value().wrapping_sub(start) < len
-        {
-            return Some(module);
+    fn near(&mut self, at: LookupAddress) -> Option<&Near<'a, D>> {
+        if self.near.as_ref().is_none_or(|near| at.value().wrapping_sub(near.start) >= near.len) {
+            let (range, module) = self.modules.find_with_range(at)?;
+            let (start, len) = (range.start, range.end - range.start);
+            self.near = Some(Near { start, len, module, sframe: module.sframe_view() });
         }
-        let (range, module) = self.modules.find_with_range(at)?;
-        self.near = Some((range.start, range.end - range.start, module));
-        Some(module)
+        self.near.as_ref()
     }
 
     /// Gives what the quick way has found to the careful one.

@@ -10,6 +10,7 @@ use emu::mem::{AreaFlags, Backing, Mm, MmLayout, Prot};
 use guests::Catalogue;
 
 use crate::emulate::{emulate, guest};
+use crate::output::line;
 use crate::table::{Bound, Row, Table};
 use crate::{PERIOD, RUNS, Result, timed};
 
@@ -72,7 +73,7 @@ pub fn resident(catalogue: &Catalogue, name: &str) -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
     let peak = peak.and_then(|p| p.split_whitespace().next()).ok_or("no VmHWM")?;
-    println!("{peak}");
+    line(format_args!("{peak}"));
     Ok(())
 }
 

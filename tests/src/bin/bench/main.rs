@@ -2,11 +2,12 @@
 //!
 //! Every row is the minimum of five interleaved runs, so that a busy moment of the host
 //! hits all contestants alike. The table goes to standard output, the numbers to
-//! `target/bench.json`; the status is 1 if a promise is not kept. Words after the program's name choose parts of it (`speed start
-//! samples unwinding memory regions`), and architectures.
+//! `target/bench.json`; the status is 1 if a promise is not kept. Words after the program's
+//! name choose parts of it, and architectures: `bench --help` lists them.
 
 mod costs;
 mod emulate;
+mod output;
 mod speed;
 mod table;
 mod unwinding;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use arch::Arch;
 use guests::Catalogue;
 
+use output::line;
 use table::Table;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -27,6 +29,8 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 const RUNS: usize = 5;
 /// Period of the benchmark's profile, in instructions.
 const PERIOD: u64 = 1_000_000;
+/// Words that choose.
+const PARTS: [&str; 6] = ["speed", "start", "samples", "unwinding", "memory", "regions"];
 
 fn main() -> Result<ExitCode> {
     let args: Vec<String> = std::env::args().collect();
@@ -36,14 +40,16 @@ fn main() -> Result<ExitCode> {
     {
         return costs::resident(&catalogue, name).map(|()| ExitCode::SUCCESS);
     }
-    println!("minima of {RUNS} interleaved runs; × are ratios within this run\n");
+    let arches = Arch::ALL.map(Arch::name);
+    if help(&args[1..], &arches)? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    line(format_args!("minima of {RUNS} interleaved runs; × are ratios within this run\n"));
     let mut table = Table::default();
     let only = |kind: &[&str], word: &str| {
         let mut chosen = args[1..].iter().filter(|a| kind.contains(&a.as_str())).peekable();
         chosen.peek().is_none() || chosen.any(|a| a == word)
     };
-    const PARTS: [&str; 6] = ["speed", "start", "samples", "unwinding", "memory", "regions"];
-    let arches = Arch::ALL.map(Arch::name);
     for arch in Arch::ALL.into_iter().filter(|a| only(&arches, a.name())) {
         if only(&PARTS, "speed") {
             speed::speed(&catalogue, arch, &mut table)?;
@@ -69,13 +75,31 @@ fn main() -> Result<ExitCode> {
     }
     let out = target_dir().join("bench.json");
     std::fs::write(&out, serde_json::to_vec_pretty(&table.rows)?)?;
-    println!("\nnumbers in {}.", out.display());
+    line(format_args!("\nnumbers in {}.", out.display()));
     let broken: Vec<String> = table.broken().collect();
     if broken.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!("bench: {} promises NOT KEPT: {}", broken.len(), broken.join("; "));
     Ok(ExitCode::FAILURE)
+}
+
+/// Says which words there are, if it is asked to. Whether it was.
+///
+/// # Errors
+///
+/// A word that chooses nothing.
+fn help(words: &[String], arches: &[&str]) -> Result<bool> {
+    let usage = format!("usage: bench [{}]... [{}]...", PARTS.join("|"), arches.join("|"));
+    let known = |word: &&String| PARTS.iter().chain(arches).any(|known| known == word);
+    match words.iter().find(|word| !known(word)) {
+        None => Ok(false),
+        Some(word) if ["-h", "--help"].contains(&word.as_str()) => {
+            line(format_args!("{usage}\nWithout a word it is all of them."));
+            Ok(true)
+        }
+        Some(word) => Err(format!("nothing is called {word}; {usage}").into()),
+    }
 }
 
 fn target_dir() -> PathBuf {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::output::line;
+
 /// One line of the table.
 #[derive(Debug, Serialize)]
 pub struct Row {
@@ -89,7 +91,7 @@ impl Table {
     /// Prints a row and keeps it.
     pub fn push(&mut self, row: Row) {
         if self.rows.last().is_none_or(|l| (&l.bench, &l.arch) != (&row.bench, &row.arch)) {
-            println!("{} ({})", row.bench, row.arch);
+            line(format_args!("{} ({})", row.bench, row.arch));
         }
         let ratio = row.ratio.map_or(String::new(), |r| format!("{r:6.2}×"));
         let promise = match (&row.promise, row.kept) {
@@ -97,7 +99,8 @@ impl Table {
             (Some(p), Some(false)) => format!("  promised {p}: NOT KEPT"),
             _ => String::new(),
         };
-        println!("  {:48} {:10.3} {:3} {ratio:>8}{promise}", row.what, row.value, row.unit);
+        let Row { what, value, unit, .. } = &row;
+        line(format_args!("  {what:48} {value:10.3} {unit:3} {ratio:>8}{promise}"));
         self.rows.push(row);
     }
 }
