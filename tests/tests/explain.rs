@@ -95,9 +95,65 @@ fn a_replay_is_what_was_graded() {
 /// The numbers of the samples of which the truth file says `words`.
 fn samples(profile: &Path, words: &str) -> Vec<String> {
     let lines = std::fs::read_to_string(truth(profile)).unwrap();
-    let samples = lines.lines().filter(|line| line.starts_with("{\"sample\""));
-    let with = samples.zip(1..).filter(|(line, _)| line.contains(words));
+    let all = lines.lines().filter(|line| is_sample(line)).zip(1..);
+    let with = all.filter(|(line, _)| line.starts_with("{\"sample\"") && line.contains(words));
     with.map(|(_, n): (_, usize)| n.to_string()).collect()
+}
+
+fn is_sample(line: &str) -> bool {
+    line.starts_with("{\"sample\"") || line.starts_with("{\"undecided\"")
+}
+
+/// The instruction of each sample, as `--format script` has them.
+fn script(arch: Arch, events: &[&str], guest: &str) -> Vec<u64> {
+    let mut command = emu(&["run", "-q", "--arch", arch.name(), "--format", "script", "-o", "-"]);
+    let finished = finish(command.args(events).arg(guest));
+    let samples = finished.stdout.split("\n\n").filter(|sample| !sample.trim().is_empty());
+    let first = |sample: &str| {
+        sample
+            .lines()
+            .find_map(|l| l.strip_prefix([' ', '\t'])?.split_whitespace().next().map(str::to_owned))
+    };
+    samples.map(|s| u64::from_str_radix(&first(s).unwrap(), 16).unwrap()).collect()
+}
+
+/// N is the n-th sample of the profile, also where some have no true stack; of these the place
+/// is told and the reason.
+#[test]
+fn samples_have_the_numbers_of_the_script() {
+    let dir = scratch("explain-numbers");
+    for arch in Arch::ALL {
+        for guest in ["zoo-coroutine", "zoo-longjmp"] {
+            let events = ["-e", "instructions:u", "-c", "7"];
+            let script = script(arch, &events, guest);
+            let profile = record_with(&dir, arch, &events, &[guest]);
+            let lines = std::fs::read_to_string(truth(&profile)).unwrap();
+            let all: Vec<serde_json::Value> = lines
+                .lines()
+                .filter(|line| is_sample(line))
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+            let sample =
+                |line: &serde_json::Value| line.as_object().unwrap().values().next().cloned();
+            let pcs: Vec<String> =
+                all.iter().map(|l| sample(l).unwrap()["pc"].to_string()).collect();
+            let expected: Vec<String> = script.iter().map(|pc| format!("\"{pc:#x}\"")).collect();
+            assert_eq!(pcs, expected, "{arch} {guest}");
+            let undecided = all.iter().position(|line| line["undecided"].is_object());
+            let n = undecided.unwrap_or_else(|| panic!("{arch} {guest}: all have a stack")) + 1;
+            let text = explained(&profile, &[&n.to_string()]);
+            assert!(text.starts_with(&format!("sample {n}: ")), "{text}");
+            assert!(text.contains(&format!("=> {:x}  ", script[n - 1])), "{text}");
+            assert!(text.contains("not known, nothing was graded\n  "), "{text}");
+            assert!(text.contains(" has left the innermost frame, but"), "{text}");
+            let refused = refused(&profile, &[&n.to_string(), "--svg", "-"]);
+            assert!(refused.contains(&format!("the true stack of sample {n} is not known")));
+            // The one behind it.
+            let next = (n..all.len()).find(|&i| all[i]["sample"].is_object()).unwrap() + 1;
+            let text = explained(&profile, &[&next.to_string()]);
+            assert!(text.contains(&format!("=> {:x}  ", script[next - 1])), "{text}");
+        }
+    }
 }
 
 /// The part of an explanation about a method: its frames, with where the next one was read.

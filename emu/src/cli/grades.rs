@@ -19,7 +19,7 @@ pub fn line(tallies: &[MethodTally], undecided: u64) -> String {
         n => format!(", {} more undecided", grouped(n)),
     };
     match samples {
-        0 => "0 samples: no stack to compare with the true one".to_owned(),
+        0 => format!("0 samples: no stack to compare with the true one{more}"),
         n => {
             let (n, methods) = (grouped(n), methods.join(", "));
             format!("{n} sample{s} against the true stack{more}: {methods}")
@@ -131,7 +131,8 @@ mod tests {
             dwarf 100 %, sframe 0 % (412 no coverage)";
         assert_eq!(line(&tallies, 0), expected);
         assert!(line(&tallies, 1000).starts_with("412 samples against the true stack, 1,000 more"));
-        assert!(line(&[], 0).starts_with("0 samples"));
+        assert_eq!(line(&[], 0), "0 samples: no stack to compare with the true one");
+        assert!(line(&[], 3).ends_with("the true one, 3 more undecided"));
         assert_eq!((share(1, 100_000), share(99_999, 100_000)), ("0.1 %".into(), "99.9 %".into()));
     }
 }

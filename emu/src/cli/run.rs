@@ -20,7 +20,7 @@ use crate::cli::world::{self, World};
 use crate::deferred;
 use crate::export::merging::Merging;
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
-use crate::grade::{MethodTally, TruthFile, Watch};
+use crate::grade::{TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
 use crate::kernel::unwind::Unwind;
@@ -91,11 +91,11 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
             "\n{}\n{table}",
             watch.with_tallies(|t| grades::line(t, watch.undecided()))
         ));
-        let graded = watch.with_tallies(|t| t.first().map_or(0, MethodTally::samples));
-        if let Some(file) = destination.regular_file().filter(|_| graded > 0) {
+        let samples = watch.samples();
+        if let Some(file) = destination.regular_file().filter(|_| samples > 0) {
             let file = quoted(&file.to_string_lossy());
             to_stderr(&format!(
-                "Explain one of them: emu explain {file} N, with N from 1 to {graded}\n"
+                "Explain one of them: emu explain {file} N, with N from 1 to {samples}\n"
             ));
         }
     }

@@ -9,8 +9,8 @@ use crate::engine::EngineError;
 use crate::export::Images;
 use crate::grade::by_point::ByPoint;
 use crate::grade::file::{
-    Frame, Header, Hex, MAX_FRAMES, MappedFile, Recorder, SCHEMA, Sample, VERSION, Writer,
-    registers,
+    Frame, Header, Hex, MAX_FRAMES, MappedFile, Recorder, SCHEMA, Sample, Undecided, VERSION,
+    Writer, registers_of,
 };
 use crate::grade::followed::{Followed, Follower};
 use crate::grade::grader::{Grader, MethodTally};
@@ -33,7 +33,7 @@ struct Inner {
     by_point: ByPoint,
     images: Images,
     file: Option<Writer>,
-    /// Samples that were graded so far.
+    /// Samples so far, graded or not: the number of the last one, as in the profile.
     samples: u64,
     /// Samples between two stacks, or with frames that are not kept.
     undecided: u64,
@@ -96,6 +96,11 @@ impl Watch {
         read(self.0.borrow().grader.tallies())
     }
 
+    /// Samples in all, graded or not.
+    pub fn samples(&self) -> u64 {
+        self.0.borrow().samples
+    }
+
     /// Samples with the stack pointer between two stacks, or in so deep a recursion that its
     /// frames are not kept ([`crate::truth::cut`]), so that there is nothing to grade.
     pub fn undecided(&self) -> u64 {
@@ -154,12 +159,16 @@ impl Inner {
     }
 
     fn grade(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
-        if !self.stack.holds(regs.sp(), sp_was_set) || !self.stack.knows(Grader::TRUTH) {
-            self.undecided += 1;
-            return;
-        }
         let point = self.points.at(regs.pc);
         self.samples += 1;
+        let (n, pc) = (self.samples, Hex(regs.pc));
+        if let Some(why) = self.stack.doubt(regs.sp(), sp_was_set, Grader::TRUTH) {
+            self.undecided += 1;
+            if let Some(file) = &mut self.file {
+                file.undecided(Undecided { n, pc, point, registers: registers_of(regs), why });
+            }
+            return;
+        }
         let truth = self.stack.frames(regs.pc).map(|frame| frame.address.value());
         let Some(file) = &mut self.file else {
             let verdicts = self.grader.grade(regs, truth, memory);
@@ -171,10 +180,10 @@ impl Inner {
         let frames: Vec<TrueFrame> = self.stack.frames(regs.pc).take(MAX_FRAMES).collect();
         let names = self.grader.methods().names();
         file.sample(Sample {
-            n: self.samples,
-            pc: Hex(regs.pc),
+            n,
+            pc,
             point,
-            registers: regs.gp[..registers(regs.arch)].iter().copied().map(Hex).collect(),
+            registers: registers_of(regs),
             depth: self.stack.depth() as u64 + 1,
             memory: recorder.pieces(regs.sp(), &frames),
             frames: frames.iter().map(Frame::new).collect(),

@@ -1,5 +1,6 @@
 //! The frames as they are shown: physical and logical.
 
+use serde::{Deserialize, Serialize};
 use unwinder::{CodeAddress, InstructionPointer, ReturnAddress};
 
 use crate::truth::Stack;
@@ -33,7 +34,28 @@ pub struct LogicalFrame {
     pub elided: u64,
 }
 
+/// Why the true stack of a thread is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doubt {
+    /// The stack pointer has left the innermost frame, and the transfer of control that ends
+    /// that frame has not happened yet.
+    BetweenStacks,
+    /// Frames that are asked for are not kept: there were too many ([`crate::truth::cut`]).
+    TooDeep,
+}
+
 impl Stack {
+    /// Why the innermost `frames` frames of a thread with this stack pointer are not known;
+    /// `None` if they are. `sp_was_set`: as for [`Stack::holds`].
+    pub fn doubt(&self, sp: u64, sp_was_set: bool, frames: usize) -> Option<Doubt> {
+        match (self.knows(frames), self.holds(sp, sp_was_set)) {
+            (false, _) => Some(Doubt::TooDeep),
+            (true, false) => Some(Doubt::BetweenStacks),
+            (true, true) => None,
+        }
+    }
+
     /// The frames of a thread that is at `pc`, innermost first, up to the first that is not
     /// kept: of that only its address is known, as of the outermost one.
     pub fn frames(&self, pc: u64) -> impl Iterator<Item = TrueFrame> + '_ {

@@ -6,6 +6,7 @@
 //! {"header":{…}}                    first: schema, architecture, methods
 //! {"module":{…}}                    a file of code was mapped; before the samples that see it
 //! {"sample":{…}}                    in the order of the profile
+//! {"undecided":{…}}                 in the sample's place, where the true stack is not known
 //! ```
 
 pub mod fuzz;
@@ -15,7 +16,7 @@ mod text;
 mod writer;
 
 pub use memory::{Pieces, Recorder};
-pub use reader::{Found, ReadError, Reader};
+pub use reader::{Answer, Found, ReadError, Reader};
 pub use text::{Bytes, Hex, json_error};
 pub use writer::Writer;
 
@@ -26,13 +27,13 @@ use serde::{Deserialize, Serialize};
 use unwinder::{CodeAddress, InstructionPointer, InterruptedAddress, Module, ReturnAddress};
 
 use crate::grade::{ProgramPoint, Verdict};
-use crate::truth::TrueFrame;
+use crate::truth::{Doubt, TrueFrame};
 
 /// What the first line says it is.
 pub const SCHEMA: &str = "emu-truth";
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Modules at most; those that are mapped later are not written.
 pub const MAX_MODULES: usize = 256;
@@ -50,6 +51,8 @@ pub enum Line {
     Module(MappedFile),
     /// A sample.
     Sample(Box<Sample>),
+    /// A sample whose true stack is not known.
+    Undecided(Box<Undecided>),
 }
 
 /// What holds for all samples.
@@ -99,6 +102,21 @@ pub struct Sample {
     pub verdicts: BTreeMap<String, Verdict>,
     /// Memory, ascending.
     pub memory: Vec<Piece>,
+}
+
+/// A sample whose true stack is not known, so that nothing was graded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undecided {
+    /// As of a [`Sample`]: both are counted together.
+    pub n: u64,
+    /// As of a [`Sample`].
+    pub pc: Hex,
+    /// As of a [`Sample`].
+    pub point: ProgramPoint,
+    /// As of a [`Sample`].
+    pub registers: Vec<Hex>,
+    /// Why the stack is not known.
+    pub why: Doubt,
 }
 
 /// How a frame's address is to be understood.
@@ -185,16 +203,32 @@ impl Frame {
 impl Sample {
     /// The thread's integer registers.
     pub fn regs(&self, arch: Arch) -> Regs {
-        let mut regs = Regs::new(arch);
-        regs.gp.iter_mut().zip(&self.registers).for_each(|(to, from)| *to = from.0);
-        regs.pc = self.pc.0;
-        regs
+        regs(arch, self.pc, &self.registers)
     }
 
     /// The true addresses, innermost first.
     pub fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
         self.frames.iter().map(|frame| frame.address.0)
     }
+}
+
+impl Undecided {
+    /// The thread's integer registers.
+    pub fn regs(&self, arch: Arch) -> Regs {
+        regs(arch, self.pc, &self.registers)
+    }
+}
+
+fn regs(arch: Arch, pc: Hex, registers: &[Hex]) -> Regs {
+    let mut regs = Regs::new(arch);
+    regs.gp.iter_mut().zip(registers).for_each(|(to, from)| *to = from.0);
+    regs.pc = pc.0;
+    regs
+}
+
+/// The registers of a thread, as a sample has them.
+pub fn registers_of(regs: &Regs) -> Vec<Hex> {
+    regs.gp[..registers(regs.arch)].iter().copied().map(Hex).collect()
 }
 
 /// Registers that a sample has.

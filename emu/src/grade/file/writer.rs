@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::{Header, Line, MAX_MODULES, MappedFile, Sample};
+use super::{Header, Line, MAX_MODULES, MappedFile, Sample, Undecided};
 
 /// See the module. After an error nothing more is written: [`Writer::finish`] has it.
 pub struct Writer {
@@ -36,6 +36,11 @@ impl Writer {
     /// A sample was graded.
     pub fn sample(&mut self, sample: Sample) {
         self.line(&Line::Sample(Box::new(sample)));
+    }
+
+    /// A sample was taken that cannot be graded.
+    pub fn undecided(&mut self, sample: Undecided) {
+        self.line(&Line::Undecided(Box::new(sample)));
     }
 
     fn line(&mut self, line: &Line) {
