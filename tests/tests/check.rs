@@ -115,6 +115,59 @@ fn frame_pointers_are_wrong_without_frames() {
     }
 }
 
+/// A signal came at the first instruction of `faults`, behind another function.
+#[test]
+fn an_interrupted_address_is_in_its_own_function() {
+    for arch in Arch::ALL {
+        let report = Report::of(arch, &["zoo-sigframe-first-insn", "--method", "fp"]);
+        let interrupted: Vec<&Value> = report
+            .kind("fault")
+            .map(|f| &f["expected"])
+            .filter(|caller| caller["address_kind"] == "interrupted")
+            .collect();
+        assert!(!interrupted.is_empty(), "{arch}");
+        assert!(interrupted.iter().all(|c| c["place"] == "faults+0x0"), "{arch}: {interrupted:?}");
+        let words = ["zoo-sigframe-first-insn", "--method", "fp", "--details", "0"];
+        let table = check(arch, &words).stdout;
+        assert!(table.contains(" (faults+0x0, interrupted)"), "{table}");
+    }
+}
+
+/// The row of a signal's frame without the 'S' in its augmentation: the step comes to the right
+/// address, and the next one looks up another function.
+#[test]
+fn a_lost_s_is_wrong() {
+    let dir = scratch("check-lost-s");
+    let mut bytes =
+        std::fs::read(root().join("guests/bin/x86_64/zoo-sigframe-first-insn")).unwrap();
+    let at = bytes.windows(4).position(|w| w == b"zRS\0").unwrap();
+    let start = at - 9; // length, id, version
+    let length = u32::from_le_bytes(bytes[start..start + 4].try_into().unwrap());
+    let end = start + 4 + length as usize;
+    bytes.remove(at + 2);
+    bytes.insert(end - 1, 0); // DW_CFA_nop
+    let lost = dir.join("lost-s");
+    std::fs::write(&lost, bytes).unwrap();
+    let words = ["--method", "dwarf", lost.to_str().unwrap()];
+    let report = Report::of(Arch::X86_64, &words);
+    let faults: Vec<&Value> = report.kind("fault").collect();
+    assert!(!faults.is_empty());
+    for fault in faults {
+        assert_eq!(
+            (&fault["function"], &fault["wrong"]),
+            (&"restorer".into(), &"kind of address".into())
+        );
+        let (expected, found) = (&fault["expected"], &fault["found"]);
+        assert_eq!(expected["return_address"], found["return_address"]);
+        let kinds = [&expected["address_kind"], &found["address_kind"]];
+        assert_eq!(kinds, ["interrupted", "return"]);
+        assert_eq!([&expected["place"], &found["place"]], ["faults+0x0", "neighbour+0x8"]);
+    }
+    let table = check(Arch::X86_64, &words).stdout;
+    assert!(table.contains(": wrong kind of address in "), "{table}");
+    assert!(table.contains(" (neighbour+0x8, a return address)"), "{table}");
+}
+
 #[test]
 fn the_counts_of_a_report_add_up() {
     for arch in Arch::ALL {
@@ -373,6 +426,7 @@ fn every_field_is_described_and_nothing_else() {
     let all = [
         Wrong::Cfa,
         Wrong::ReturnAddress,
+        Wrong::AddressKind,
         Wrong::Registers,
         Wrong::Invented,
         Wrong::ClaimedComplete,

@@ -21,6 +21,12 @@ pub trait ThirdParty {
     /// Why it cannot be unwound, in a few words.
     fn load(&mut self, name: &str, bytes: &Arc<[u8]>, bias: u64) -> Result<(), String>;
 
+    /// Whether it can tell an interrupted address from a return address, as the address of a
+    /// [`Step`]. If not, all of these are return addresses, and it is not graded by that.
+    fn tells_interrupted(&self) -> bool {
+        true
+    }
+
     /// Goes from the frame at `address` to its caller.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use crate::cli::summary::grouped;
 use crate::grade::check::overview::{Overview, has_table, kind, share, times, varied};
 use crate::grade::check::report::{ByMethod, Caller, Fault, Function};
 use crate::grade::check::{Baseline, Report};
+use crate::grade::file::FrameKind;
 
 /// Functions that the table shows.
 const FUNCTIONS: usize = 25;
@@ -211,6 +212,11 @@ fn plain(text: &str) -> Item {
     (text.to_owned(), false)
 }
 
+/// Whether both tell the kind of their address, and not the same.
+fn kinds_differ(a: &Caller, b: &Caller) -> bool {
+    matches!((a.address_kind, b.address_kind), (Some(a), Some(b)) if a != b)
+}
+
 /// A caller: stack pointer, return address and, of its registers, those that differ from
 /// another one's. What differs is marked.
 fn caller(caller: &Caller, other: Option<&Caller>) -> Vec<Item> {
@@ -221,8 +227,14 @@ fn caller(caller: &Caller, other: Option<&Caller>) -> Vec<Item> {
     }
     let ra = caller.return_address;
     let place = if caller.place.is_empty() { "in no file".into() } else { one_line(&caller.place) };
-    let differs = other.is_some_and(|o| o.return_address != ra);
-    items.push((format!("ra={ra} ({place})"), differs));
+    let differs = other.is_some_and(|o| o.return_address != ra || kinds_differ(caller, o));
+    let kind = match caller.address_kind {
+        Some(FrameKind::Interrupted) => ", interrupted",
+        // Where it matters only.
+        Some(_) if other.is_some_and(|o| kinds_differ(caller, o)) => ", a return address",
+        _ => "",
+    };
+    items.push((format!("ra={ra} ({place}{kind})"), differs));
     for (name, v) in &caller.registers {
         if other.is_some_and(|o| o.registers.get(name).is_some_and(|o| o != v)) {
             items.push((format!("{name}={v}"), true));

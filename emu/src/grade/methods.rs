@@ -31,6 +31,9 @@ impl MethodId {
     pub const SFRAME: MethodId = MethodId(2);
 }
 
+/// Our own, in the order of their [`MethodId`]s.
+const OWN: [&str; 3] = ["fp", "dwarf", "sframe"];
+
 /// Why a method gave no further frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCaller {
@@ -56,7 +59,9 @@ impl NoCaller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Where it goes on.
-    pub address: u64,
+    pub address: CodeAddress,
+    /// Whether the method tells interrupted addresses from return addresses.
+    pub tells_interrupted: bool,
     /// Its registers, those that the method tells.
     pub registers: Registers,
     /// Its stack pointer there, where the method knows it.
@@ -78,7 +83,7 @@ impl Methods {
     /// Without modules yet.
     pub fn new(arch: Arch) -> Methods {
         let others = others(arch);
-        let own = ["fp", "dwarf", "sframe"].map(str::to_owned);
+        let own = OWN.map(str::to_owned);
         let names = own.into_iter().chain(others.iter().map(|o| o.name().to_owned())).collect();
         Methods { own: Modules::new([]), context: Context::new(), others, names }
     }
@@ -136,16 +141,18 @@ impl Methods {
             MethodId::DWARF => Policy::dwarf(),
             MethodId::SFRAME => Policy::sframe(),
             other => {
-                let step = self.other_step(other, start, &registers, memory)?;
-                let (address, registers) = (step.address.value(), step.registers);
-                return Ok(Told { address, registers, sp: registers.sp() });
+                let Step { address, registers } =
+                    self.other_step(other, start, &registers, memory)?;
+                let tells_interrupted = self.other(other).is_some_and(|o| o.tells_interrupted());
+                return Ok(Told { address, tells_interrupted, registers, sp: registers.sp() });
             }
         };
         let (modules, context) = (&self.own, &mut self.context);
         let unwound = unwinder::step(&policy, modules, start, &registers, &mut memory, context);
         let caller = unwound.map_err(NoCaller::of_end)?.caller;
         let sp = caller.registers.sp().or(caller.cfa);
-        Ok(Told { address: caller.address.value(), registers: caller.registers, sp })
+        let (address, registers) = (caller.address, caller.registers);
+        Ok(Told { address, tells_interrupted: true, registers, sp })
     }
 
     /// One step of an unwinder that is not ours, from any frame.
@@ -160,13 +167,18 @@ impl Methods {
         registers: &Registers,
         memory: &mut dyn Memory,
     ) -> Result<Step, NoCaller> {
-        let other = method.0.checked_sub(3).and_then(|index| self.others.get_mut(index));
-        let step = other.ok_or(NoCaller::NoCoverage)?.step(from, registers, memory);
+        let step = self.other(method).ok_or(NoCaller::NoCoverage)?.step(from, registers, memory);
         step.map_err(|stop| match stop {
             Stop::Complete => NoCaller::Complete,
             Stop::Failed(why) => NoCaller::Failed(why),
             Stop::Limit => NoCaller::Failed("limit".to_owned()),
         })
+    }
+
+    /// An unwinder that is not ours.
+    fn other(&mut self, method: MethodId) -> Option<&mut Box<dyn ThirdParty>> {
+        let index = method.0.checked_sub(OWN.len())?;
+        self.others.get_mut(index)
     }
 
     /// A whole walk from a thread's registers: the addresses, innermost first, go to `found`;
@@ -187,9 +199,9 @@ impl Methods {
             }
             MethodId::DWARF => Policy::dwarf(),
             MethodId::SFRAME => Policy::sframe(),
-            MethodId(other) => {
+            other => {
                 let registers = Registers::of_thread(regs);
-                let stop = match self.others.get_mut(other - 3) {
+                let stop = match self.other(other) {
                     Some(o) => o.walk(start, &registers, memory, Methods::LIMIT, found),
                     None => Stop::Limit,
                 };

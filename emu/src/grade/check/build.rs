@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arch::{Arch, Regs};
-use unwinder::Module;
 use unwinder::elf::Slice;
+use unwinder::{CodeAddress, Module};
 
 use crate::grade::check::checker::{Mapped, Results};
-use crate::grade::check::record::{Example, Found, MethodRecord, PcRecord};
+use crate::grade::check::record::{Example, MethodRecord, PcRecord};
 use crate::grade::check::report::{
     ByMethod, Caller, Counts, Fault, Function, Header, Hex, Registers, Report, Summary,
 };
-use crate::grade::methods::{MethodId, NoCaller};
+use crate::grade::file::FrameKind;
+use crate::grade::methods::{MethodId, NoCaller, Told};
 use crate::grade::point::{Points, ProgramPoint};
 use crate::show::{Code, Line, Pieces, Rows};
 use crate::truth::saved_numbers;
@@ -249,7 +250,8 @@ impl Builder<'_> {
         let instruction = listing.iter().find(here).map_or(String::new(), |l| l.1.clone());
         let expected = example.expected.map(|e| Caller {
             cfa: Some(Hex(e.sp)),
-            return_address: Hex(e.address),
+            return_address: Hex(e.address.value()),
+            address_kind: Some(FrameKind::of(e.address)),
             place: name_of(e.address, views),
             registers: e.saved.map_or_else(Registers::new, |saved| {
                 let numbers = saved_numbers(self.arch);
@@ -284,12 +286,13 @@ impl Builder<'_> {
         }
     }
 
-    fn told(&self, found: &Found, views: &mut [View<'_>]) -> Caller {
+    fn told(&self, found: &Told, views: &mut [View<'_>]) -> Caller {
         let known = saved_numbers(self.arch)
             .filter_map(|n| Some((register(self.arch, n), Hex(found.registers.get(n)?))));
         Caller {
             cfa: found.sp.map(Hex),
-            return_address: Hex(found.address),
+            return_address: Hex(found.address.value()),
+            address_kind: found.tells_interrupted.then(|| FrameKind::of(found.address)),
             registers: known.collect(),
             place: name_of(found.address, views),
         }
@@ -321,12 +324,14 @@ fn counts(record: &PcRecord, id: MethodId) -> Counts {
     }
 }
 
-/// What a return address is in: `main+0x1f`, the file's name, or nothing.
-fn name_of(address: u64, views: &mut [View<'_>]) -> String {
-    let Some(view) = views.iter_mut().find(|v| v.covers(address)) else { return String::new() };
-    let at = view.linked(address);
-    match view.function(at.wrapping_sub(1)) {
-        (Some(name), start) => format!("{name}+{:#x}", at.wrapping_sub(start)),
+/// What the address of a caller is in: `main+0x1f`, the file's name, or nothing.
+fn name_of(address: CodeAddress, views: &mut [View<'_>]) -> String {
+    let at = address.lookup().value();
+    let Some(view) = views.iter_mut().find(|v| v.covers(at)) else { return String::new() };
+    match view.function(view.linked(at)) {
+        (Some(name), start) => {
+            format!("{name}+{:#x}", view.linked(address.value()).wrapping_sub(start))
+        }
         (None, _) => view.name.clone(),
     }
 }

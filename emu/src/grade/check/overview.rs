@@ -83,7 +83,7 @@ pub fn share(counts: Counts) -> String {
 pub fn kind(fault: &Fault) -> String {
     match &*fault.wrong {
         "cfa" => "wrong CFA".to_owned(),
-        wrong @ ("return address" | "registers") => format!("wrong {wrong}"),
+        wrong @ ("return address" | "registers" | "kind of address") => format!("wrong {wrong}"),
         other => other.to_owned(),
     }
 }

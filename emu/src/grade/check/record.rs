@@ -1,7 +1,7 @@
 //! What was seen at one instruction.
 
 use arch::Regs;
-use unwinder::Registers;
+use unwinder::CodeAddress;
 
 use crate::engine::flow::CalleeSaved;
 use crate::grade::check::one_step::{Outcome, Wrong};
@@ -38,29 +38,18 @@ pub struct Example {
     /// The true caller; `None` for the outermost frame.
     pub expected: Option<Expected>,
     /// The caller that was told, or why there was none.
-    pub found: Result<Found, NoCaller>,
+    pub found: Result<Told, NoCaller>,
 }
 
 /// A true caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// Where it goes on.
-    pub address: u64,
+    pub address: CodeAddress,
     /// Its stack pointer there, the CFA.
     pub sp: u64,
     /// Its callee-saved registers.
     pub saved: Option<CalleeSaved>,
-}
-
-/// A caller as a method told it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Where it goes on.
-    pub address: u64,
-    /// Its stack pointer there.
-    pub sp: Option<u64>,
-    /// Its registers.
-    pub registers: Registers,
 }
 
 impl PcRecord {
@@ -99,15 +88,8 @@ impl Example {
         told: &Result<Told, NoCaller>,
         truth: Option<&TrueCaller<'_>>,
     ) -> Example {
-        let expected = truth.map(|t| Expected {
-            address: t.address.value(),
-            sp: t.sp,
-            saved: t.saved.copied(),
-        });
-        let found = match told {
-            Ok(t) => Ok(Found { address: t.address, sp: t.sp, registers: t.registers }),
-            Err(why) => Err(why.clone()),
-        };
-        Example { wrong, regs: *regs, expected, found }
+        let expected =
+            truth.map(|t| Expected { address: t.address, sp: t.sp, saved: t.saved.copied() });
+        Example { wrong, regs: *regs, expected, found: told.clone() }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::grade::file::FrameKind;
 use crate::grade::point::ProgramPoint;
 
 /// Name of the format.
@@ -142,6 +143,9 @@ pub struct Caller {
     pub cfa: Option<Hex>,
     /// Where it goes on.
     pub return_address: Hex,
+    /// Whether that is a return address, or where a signal came; `None` if the method cannot
+    /// tell.
+    pub address_kind: Option<FrameKind>,
     /// What the return address is in, for people.
     pub place: String,
     /// Callee-saved registers that are known.

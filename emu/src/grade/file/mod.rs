@@ -131,6 +131,17 @@ pub enum FrameKind {
     Interrupted,
 }
 
+impl FrameKind {
+    /// What kind of address it is.
+    pub const fn of(address: CodeAddress) -> FrameKind {
+        match address {
+            CodeAddress::Current(_) | CodeAddress::Call(_) => FrameKind::Current,
+            CodeAddress::Return(_) => FrameKind::Return,
+            CodeAddress::Interrupted(_) => FrameKind::Interrupted,
+        }
+    }
+}
+
 /// A true frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
@@ -177,14 +188,9 @@ pub fn build_id(bytes: &[u8]) -> Option<String> {
 impl Frame {
     /// A frame of the truth.
     pub fn new(frame: &TrueFrame) -> Frame {
-        let kind = match frame.address {
-            CodeAddress::Current(_) | CodeAddress::Call(_) => FrameKind::Current,
-            CodeAddress::Return(_) => FrameKind::Return,
-            CodeAddress::Interrupted(_) => FrameKind::Interrupted,
-        };
         Frame {
             address: Hex(frame.address.value()),
-            kind,
+            kind: FrameKind::of(frame.address),
             cfa: frame.cfa.map(Hex),
             entry: frame.entry.map(Hex),
         }

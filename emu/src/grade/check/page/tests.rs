@@ -1,6 +1,7 @@
 use super::html::{escape, grouped};
 use super::*;
 use crate::grade::check::report::{Caller, Function, Header, Hex, Registers, Summary};
+use crate::grade::file::FrameKind;
 use crate::grade::point::ProgramPoint;
 
 const HOSTILE: &str = "<b>&\"'\u{1b}\u{0}\n</script>\u{202e}]]>";
@@ -10,6 +11,7 @@ fn fault(function: &str, offset: u64, method: &str) -> Fault {
     let caller = |n: u64| Caller {
         cfa: Some(Hex(n)),
         return_address: Hex(0x400),
+        address_kind: Some(FrameKind::Return),
         place: HOSTILE.to_owned(),
         registers: Registers::from([name(3), name(4)]),
     };
