@@ -62,10 +62,11 @@ pub fn steps(harness: &Harness, program: &Arc<[u8]>) -> Verdicts {
         for (&pc, record) in results.pcs {
             for id in results.checked {
                 let (name, found) = (&results.names[id.0], &record.methods[id.0]);
-                let right = record.checked - found.wrong - found.no_coverage;
+                let wrong = found.times_wrong();
+                let right = record.checked - wrong - found.no_coverage;
                 for (verdict, count) in [
                     (Verdict::Right, right),
-                    (Verdict::Wrong, found.wrong),
+                    (Verdict::Wrong, wrong),
                     (Verdict::Uncovered, found.no_coverage),
                 ] {
                     if count > 0 {

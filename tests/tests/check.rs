@@ -202,8 +202,13 @@ fn assert_sums(report: &Report, methods: usize) {
     let total = sums(&summary["points"], methods);
     for (n, [right, wrong, uncovered]) in total.iter().enumerate() {
         assert_eq!(right + wrong + uncovered, checked);
-        assert_eq!(number(&summary["faults"][n]), *wrong);
-        assert_eq!(report.faults_of(report.methods()[n]).count() as u64, *wrong);
+        let faults: Vec<&Value> = report.faults_of(report.methods()[n]).collect();
+        assert_eq!(number(&summary["faults"][n]), faults.len() as u64);
+        // One or several for each instruction, each of another kind.
+        let places: BTreeSet<String> = faults.iter().map(|f| f["address"].to_string()).collect();
+        assert_eq!(places.len() as u64, *wrong);
+        let kinds: BTreeSet<_> = faults.iter().map(|f| identity(f)).collect();
+        assert_eq!(kinds.len(), faults.len());
     }
     let mut functions = vec![[0; 3]; methods];
     let (mut pcs, mut undecided) = (0, 0);
@@ -286,6 +291,114 @@ fn known_faults_do_not_count() {
     }
 }
 
+/// A baseline of `words`, with each line that `change` makes of one.
+fn baseline(file: &Path, arch: Arch, words: &[&str], change: impl Fn(usize, &str) -> String) {
+    let written = check(arch, &[&["--format", "json"], words].concat()).stdout;
+    let changed = written.lines().enumerate().map(|(n, line)| change(n, line));
+    std::fs::write(file, changed.collect::<String>()).unwrap();
+}
+
+fn whole(_: usize, line: &str) -> String {
+    format!("{line}\n")
+}
+
+/// Instances of a generic function have one demangled name, local functions may even have one
+/// symbol.
+#[test]
+fn functions_of_one_name_are_not_mixed_up() {
+    let dir = scratch("check-names");
+    let file = dir.join("known.jsonl");
+    let words = ["rust-hello", "--method", "fp"];
+    let report = Report::of(Arch::X86_64, &words);
+    let alike = |f: &Value| ["function", "offset", "method", "wrong"].map(|k| f[k].to_string());
+    let mut seen: BTreeMap<_, u64> = BTreeMap::new();
+    report.kind("fault").for_each(|f| *seen.entry(alike(f)).or_default() += 1);
+    let lines = report.0.iter().enumerate();
+    let twins: Vec<usize> = lines
+        .filter(|(_, l)| l["kind"] == "fault" && seen[&alike(l)] > 1)
+        .map(|(n, _)| n)
+        .collect();
+    assert!(twins.len() > 1, "no functions of one name");
+    for without in [twins[0], twins[1]] {
+        let change = |n, line: &str| if n == without { String::new() } else { whole(n, line) };
+        baseline(&file, Arch::X86_64, &words, change);
+        let one =
+            check(Arch::X86_64, &[&words[..], &["--baseline", file.to_str().unwrap()]].concat());
+        assert!(one.stderr.contains(", 1 newly wrong ("), "{}", one.stderr);
+        let fault = &report.0[without];
+        let place = format!(
+            "{}+{} in ",
+            fault["function"].as_str().unwrap(),
+            fault["offset"].as_str().unwrap()
+        );
+        assert!(one.stdout.contains(&place), "{place}: {}", one.stdout);
+        assert_eq!(one.status, 1);
+    }
+}
+
+/// What is wrong in another way than before is new.
+#[test]
+fn another_kind_is_new() {
+    let dir = scratch("check-kinds");
+    let file = dir.join("known.jsonl");
+    let words = ["leaf", "--method", "fp"];
+    baseline(&file, Arch::X86_64, &words, |_, line| {
+        format!("{}\n", line.replace(r#""wrong":"cfa""#, r#""wrong":"registers""#))
+    });
+    let all = check(Arch::X86_64, &[&words[..], &["--baseline", file.to_str().unwrap()]].concat());
+    assert!(all.stderr.contains(", 8 newly wrong (3 known)"), "{}", all.stderr);
+}
+
+/// An instruction that is wrong in several ways has a fault for each, and the words say so.
+#[test]
+fn one_instruction_may_be_wrong_in_several_ways() {
+    let words = ["recursion-glibc", "--method", "fp,framehop"];
+    let finished = check(Arch::X86_64, &words);
+    let report = Report::of(Arch::X86_64, &words);
+    let faults = report.kind("fault").count();
+    let places: BTreeSet<_> =
+        report.kind("fault").map(|f| ["pc", "method"].map(|k| f[k].to_string())).collect();
+    assert!(faults > places.len(), "{faults}");
+    let thousands = |n: usize| match n {
+        1000.. => format!("{},{:03}", n / 1000, n % 1000),
+        _ => n.to_string(),
+    };
+    let words = format!("{} wrong in {} ways\n", thousands(places.len()), thousands(faults));
+    assert!(finished.stderr.ends_with(&words), "{words:?}: {}", finished.stderr);
+    for fault in report.kind("fault") {
+        assert!(number(&fault["times"]) <= number(&fault["checked"]), "{fault}");
+    }
+}
+
+/// Methods that a baseline does not have are not compared with it; nor are other ways to check.
+#[test]
+fn a_baseline_is_compared_with_what_it_has() {
+    let dir = scratch("check-comparable");
+    let file = dir.join("known.jsonl");
+    let name = file.to_str().unwrap();
+    baseline(&file, Arch::X86_64, &["leaf", "--method", "dwarf"], whole);
+    let all = check(Arch::X86_64, &["leaf", "--baseline", name]);
+    assert_eq!(all.status, 0, "{all:?}");
+    assert!(all.stderr.contains("--baseline: only dwarf is checked, as it was then\n"), "{all:?}");
+    assert!(all.stderr.contains("nothing new is wrong"), "{all:?}");
+    refused(
+        &["leaf", "--baseline", name, "--method", "fp,dwarf"],
+        &["--baseline: it has no fp, only dwarf: "],
+    );
+    refused(
+        &["leaf", "--baseline", name, "--every"],
+        &["--baseline: it was written without --every"],
+    );
+    let other = check(Arch::X86_64, &["hello", "--baseline", name]);
+    let words = "--baseline: it is of another guest, leaf, not of hello\n";
+    assert!(other.stderr.contains(words), "{other:?}");
+    baseline(&file, Arch::Aarch64, &["leaf", "--method", "dwarf"], whole);
+    refused(
+        &["leaf", "--baseline", name],
+        &["--baseline: it is for aarch64, the guest for x86_64"],
+    );
+}
+
 #[test]
 fn a_damaged_baseline_is_refused_with_its_line() {
     let dir = scratch("check-damaged");
@@ -296,11 +409,11 @@ fn a_damaged_baseline_is_refused_with_its_line() {
     let ends = format!("it ends after line {},", lines.len() - 1);
     let damaged = whole.replacen(r#""offset":"0x"#, r#""offset":"x"#, 1);
     let at = damaged.lines().position(|l| l.contains(r#""offset":"x"#)).unwrap() + 1;
-    let newer = whole.replacen(r#""version":1"#, r#""version":2"#, 1);
+    let newer = whole.replacen(r#""version":2"#, r#""version":3"#, 1);
     let cases = [
         (cut, ends),
         (damaged, format!("line {at}: ")),
-        (newer, "version 2 ".to_owned()),
+        (newer, "version 3 ".to_owned()),
         ("\u{0}\n".to_owned(), "line 1: ".to_owned()),
         (lines[1..].concat(), "line 1: a report has one header".to_owned()),
     ];
@@ -408,6 +521,9 @@ fn every_field_is_described_and_nothing_else() {
                 points.extend(by_point.keys().cloned());
                 by_point.values().for_each(|counts| add("counts", &counts[0]));
             }
+            if line["symbol"].is_object() {
+                add("symbol", &line["symbol"]);
+            }
             for caller in [&line["expected"], &line["found"]] {
                 if caller.is_object() {
                     add("caller", caller);
@@ -452,8 +568,8 @@ fn the_described_example_is_real() {
     }
 }
 
-/// Reports that were written once are read for ever, as baselines; and whatever else a file
-/// holds, reading it ends.
+/// Reports of this version are read for ever, as baselines; and whatever else a file holds,
+/// reading it ends.
 #[test]
 fn baselines_of_the_corpus_are_read() {
     for (path, bytes) in corpus() {

@@ -11,13 +11,16 @@ use crate::cli::check_table::Table;
 use crate::cli::files;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::{CheckFormat, CheckOptions};
-use crate::cli::output::{Failure, Style, check_stdout, complain, status, to_stderr, written};
+use crate::cli::output::{
+    Failure, Style, check_stdout, complain, one_line, status, to_stderr, written,
+};
 use crate::cli::summary::{ending_words, grouped, unsupported};
 use crate::cli::world;
 use crate::engine::schedule::Visits;
 use crate::export::ExportError;
 use crate::grade::Methods;
 use crate::grade::check::build::{Run, report};
+use crate::grade::check::overview::wrong;
 use crate::grade::check::report::{Fault, Header, SCHEMA, VERSION};
 use crate::grade::check::{Baseline, Checker, Report, page};
 use crate::kernel::run;
@@ -42,12 +45,10 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
     let world = setup.build(&options.command)?;
     let mut state = setup.start(&world, PmuIrq::Nmi, Vec::new(), cmdline)?;
-    if let Some(known) = baseline.as_ref().filter(|b| b.arch() != state.arch.name()) {
-        let message =
-            format!("--baseline: it is for {}, the guest for {}", known.arch(), state.arch);
-        return Err(Failure::new(status::FAILURE, message));
+    let mut methods = methods(options, state.arch)?;
+    if let Some(known) = &baseline {
+        methods = comparable(known.header(), options, &world.name, state.arch, methods)?;
     }
-    let methods = methods(options, state.arch)?;
     let checker = start(options, &mut state, &methods)?;
     // Before the guest runs, which may take long.
     let output = options.output.as_deref().map(open).transpose()?;
@@ -100,6 +101,42 @@ fn methods(options: &CheckOptions, arch: Arch) -> Result<Vec<String>, Failure> {
     }
     let wanted = |name: &&String| options.methods.is_empty() || options.methods.contains(name);
     Ok(all.iter().filter(wanted).cloned().collect())
+}
+
+/// The methods whose faults can be compared with a baseline's, which was written as `known`
+/// says: all of `methods` if they were asked for by name, else those that it has.
+fn comparable(
+    known: &Header,
+    options: &CheckOptions,
+    guest: &str,
+    arch: Arch,
+    methods: Vec<String>,
+) -> Result<Vec<String>, Failure> {
+    let refuse = |why: String| Err(Failure::new(status::FAILURE, format!("--baseline: {why}")));
+    let file = |path: &str| one_line(path.rsplit('/').next().unwrap_or(path)).into_owned();
+    let has = one_line(&known.methods.join(", ")).into_owned();
+    if known.arch != arch.name() {
+        return refuse(format!("it is for {}, the guest for {arch}", one_line(&known.arch)));
+    }
+    if options.every && !known.every {
+        return refuse(
+            "it was written without --every, which finds more: write it anew with --every".into(),
+        );
+    }
+    let (both, more): (Vec<_>, Vec<_>) =
+        methods.into_iter().partition(|method| known.methods.contains(method));
+    if both.is_empty() || !options.methods.is_empty() && !more.is_empty() {
+        let more = more.join(", ");
+        return refuse(format!("it has no {more}, only {has}: check these, or write it anew"));
+    }
+    if file(&known.guest) != file(guest) {
+        let (was, is) = (file(&known.guest), file(guest));
+        complain(&format!("--baseline: it is of another guest, {was}, not of {is}"));
+    }
+    if !more.is_empty() {
+        complain(&format!("--baseline: only {has} is checked, as it was then"));
+    }
+    Ok(both)
 }
 
 fn start(
@@ -177,10 +214,10 @@ fn said(
 ) -> String {
     let faults = match (new.len(), baseline) {
         (0, None) => "nothing is wrong".to_owned(),
-        (n, None) => format!("{} wrong", count(n)),
+        (_, None) => wrong(new, false, grouped),
         (0, Some(_)) => format!("nothing new is wrong ({} known)", count(report.faults.len())),
         (n, Some(_)) => {
-            format!("{} newly wrong ({} known)", count(n), count(report.faults.len() - n))
+            format!("{} ({} known)", wrong(new, true, grouped), count(report.faults.len() - n))
         }
     };
     format!(

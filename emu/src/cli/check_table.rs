@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::cli::output::{Style, one_line};
 use crate::cli::summary::grouped;
-use crate::grade::check::overview::{Overview, has_table, kind, share, times, varied};
+use crate::grade::check::overview::{Overview, has_table, kind, share, times, varied, wrong};
 use crate::grade::check::report::{ByMethod, Caller, Fault, Function};
 use crate::grade::check::{Baseline, Report};
 use crate::grade::file::FrameKind;
@@ -137,8 +137,7 @@ impl Table<'_> {
                 continue;
             }
             let most = if self.details == 0 { usize::MAX } else { self.details };
-            let new = if self.baseline.is_some() { "newly wrong" } else { "wrong" };
-            let title = format!("{method}: {} {new}", grouped(faults.len() as u64));
+            let title = format!("{method}: {}", wrong(&faults, self.baseline.is_some(), grouped));
             let _ = writeln!(out, "\n{}", self.style.bold(&title));
             let total = faults.len();
             let shown = if total > most { varied(faults) } else { faults };

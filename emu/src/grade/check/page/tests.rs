@@ -1,6 +1,6 @@
 use super::html::{escape, grouped};
 use super::*;
-use crate::grade::check::report::{Caller, Function, Header, Hex, Registers, Summary};
+use crate::grade::check::report::{Caller, Function, Header, Hex, Registers, Summary, Symbol};
 use crate::grade::file::FrameKind;
 use crate::grade::point::ProgramPoint;
 
@@ -18,6 +18,7 @@ fn fault(function: &str, offset: u64, method: &str) -> Fault {
     Fault {
         module: HOSTILE.to_owned(),
         function: Some(function.to_owned()),
+        symbol: Some(Symbol { name: function.to_owned(), ordinal: 0 }),
         offset: Hex(offset),
         pc: Hex(0x1000 + offset),
         address: Hex(0x5000 + offset),
@@ -57,6 +58,7 @@ fn report(wrong: u64) -> Report {
         functions: vec![Function {
             module: HOSTILE.to_owned(),
             function: Some(HOSTILE.to_owned()),
+            symbol: None,
             start: Hex(0x1000),
             pcs: wrong,
             undecided: 0,
