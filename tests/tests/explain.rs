@@ -223,6 +223,26 @@ fn recursion_is_not_matched_by_address_alone() {
     }
 }
 
+/// Functions that have made tail calls are told, with the frame that they led to.
+#[test]
+fn tail_callers_are_told() {
+    let dir = scratch("explain-tail");
+    for arch in Arch::ALL {
+        let profile =
+            record_with(&dir, arch, &["-e", "instructions:u", "-c", "1"], &["zoo-tail-call"]);
+        let with = samples(&profile, "\"tail_callers\":[{");
+        assert!(!with.is_empty(), "{arch}");
+        let told: Vec<String> = with.iter().map(|n| explained(&profile, &[n])).collect();
+        // first jumped to second, second to third.
+        let chain = |text: &String| {
+            let second = text.split("\n       tail-called from second+0x").nth(1)?;
+            let mut lines = second.lines().skip(1);
+            lines.next()?.starts_with("       tail-called from first+0x").then_some(())
+        };
+        assert!(told.iter().any(|text| chain(text).is_some()), "{arch}: {told:?}");
+    }
+}
+
 /// A frame record that leads to itself is told once.
 #[test]
 fn a_loop() {

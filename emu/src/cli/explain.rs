@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arch::Arch;
 use clap::Args;
-use unwinder::InstructionPointer;
+use unwinder::{InstructionPointer, ReturnAddress};
 
 use crate::cli::files;
 use crate::cli::options::is_stdout;
@@ -18,7 +18,7 @@ use crate::explain::why::{again, why};
 use crate::explain::{
     Explained, Mark, Places, Replay, Row, Source, Stack, Unexplained, register_name, svg,
 };
-use crate::grade::file::{Answer, Found, FrameKind, Reader, Undecided, build_id};
+use crate::grade::file::{Answer, Found, Frame, FrameKind, Reader, Undecided, build_id};
 use crate::grade::{Grader, ProgramPoint};
 use crate::loader::vdso::Vdso;
 use crate::perf::record::FileId;
@@ -28,7 +28,8 @@ use crate::truth::cut::MAX_FRAMES;
 /// `emu explain`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is printed: where the sample is, with the code around it; the true stack; for each
+What is printed: where the sample is, with the code around it; the true stack, with the
+functions that made tail calls and have no frame any more; for each
 method its frames, with the rule that it applied at each (in the words of `emu show`) and
 where it found the next one; where it parts from the truth, and why; and the words of the
 stack from the stack pointer up, with what they are. Frames have the numbers of the true
@@ -56,6 +57,9 @@ pub struct ExplainOptions {
 
 /// Frames of a list that are printed; of a longer one the first and the last ones.
 const FRAMES: usize = 24;
+
+/// Tail callers of a frame that are printed.
+const TAIL_CALLERS: usize = 8;
 
 /// Columns of a line; rules that are longer go on in the next one.
 const COLUMNS: usize = 100;
@@ -269,8 +273,32 @@ impl Words<'_> {
             };
             let cfa = frame.cfa.map_or("outermost".to_owned(), |cfa| format!("CFA {:x}", cfa.0));
             let name = self.e.frame_name(index);
-            format!("  {:<40} {}", one_line(&name), self.style.dim(&format!("{kind}, {cfa}")))
+            let here = self.style.dim(&format!("{kind}, {cfa}"));
+            format!("  {:<40} {here}{}", one_line(&name), self.tail_callers(frame))
         });
+        text
+    }
+
+    /// Lines for the functions that led to a frame by tail calls.
+    fn tail_callers(&self, frame: &Frame) -> String {
+        let mut text = String::new();
+        let all = &frame.tail_callers;
+        for (n, tail) in all.iter().enumerate() {
+            let left_out = TAIL_CALLERS / 2..all.len().saturating_sub(TAIL_CALLERS / 2);
+            if all.len() > TAIL_CALLERS && left_out.contains(&n) {
+                if n == left_out.start {
+                    let hidden = &all[left_out.clone()];
+                    let elided: u64 = hidden.iter().map(|tail| tail.elided).sum();
+                    text.push_str(&more_tail_calls(hidden.len() as u64 + elided));
+                }
+                continue;
+            }
+            let name = self.e.places.name(ReturnAddress(tail.address.0).into());
+            let _ = write!(text, "\n       tail-called from {}", one_line(&name));
+            if tail.elided > 0 {
+                text.push_str(&more_tail_calls(tail.elided));
+            }
+        }
         text
     }
 
@@ -434,6 +462,10 @@ impl Words<'_> {
             Mark::Method { .. } => return None,
         })
     }
+}
+
+fn more_tail_calls(n: u64) -> String {
+    format!("\n       … {} tail call{} more", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// `fp`, `fp and dwarf`, `fp, dwarf and framehop`.

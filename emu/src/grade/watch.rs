@@ -186,7 +186,7 @@ impl Inner {
             registers: registers_of(regs),
             depth: self.stack.depth() as u64 + 1,
             memory: recorder.pieces(regs.sp(), &frames),
-            frames: frames.iter().map(Frame::new).collect(),
+            frames: Frame::list(self.stack.logical(regs.pc)),
             verdicts: names.iter().cloned().zip(verdicts).collect(),
         });
     }

@@ -30,7 +30,8 @@ pub struct LogicalFrame {
     pub entry: Option<u64>,
     /// False for a function that has tail-called another one: nothing of it is on the stack.
     pub physical: bool,
-    /// Tail-calling functions between this frame and the one before that are not kept.
+    /// Tail-calling functions between this frame and the next one, further out, that are not
+    /// kept.
     pub elided: u64,
 }
 
@@ -93,12 +94,11 @@ impl Stack {
             let callers = std::iter::from_fn(move || {
                 let (tail, elided) = tails.next()?;
                 let entered = tails.peek().map_or(entry, |(outer, _)| Some(outer.to));
-                // Who made the oldest jump that is kept was not entered by the next one.
-                let unknown = tails.peek().is_some_and(|(_, elided)| *elided > 0);
                 Some(LogicalFrame {
                     address: ReturnAddress(tail.next).into(),
                     cfa,
-                    entry: entered.filter(|_| !unknown),
+                    // Where those are left out, the next one did not enter this function.
+                    entry: entered.filter(|_| elided == 0),
                     physical: false,
                     elided,
                 })

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use unwinder::{CodeAddress, InstructionPointer, InterruptedAddress, Module, ReturnAddress};
 
 use crate::grade::{ProgramPoint, Verdict};
-use crate::truth::{Doubt, TrueFrame};
+use crate::truth::{Doubt, LogicalFrame};
 
 /// What the first line says it is.
 pub const SCHEMA: &str = "emu-truth";
@@ -40,6 +40,9 @@ pub const MAX_MODULES: usize = 256;
 
 /// Frames of a sample at most.
 pub const MAX_FRAMES: usize = 1024;
+
+/// Tail callers of a sample at most, those of inner frames first.
+pub const MAX_TAIL_CALLERS: usize = 4096;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,6 +156,21 @@ pub struct Frame {
     pub cfa: Option<Hex>,
     /// Where the function was entered, if that was seen.
     pub entry: Option<Hex>,
+    /// Functions that led here by tail calls, so that nothing of them is on the stack: who made
+    /// the last one is the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tail_callers: Vec<TailCaller>,
+}
+
+/// A function that has tail-called another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TailCaller {
+    /// Behind the jump: as for a return address, the byte before it is in the function.
+    pub address: Hex,
+    /// Where the function was entered, if that was seen.
+    pub entry: Option<Hex>,
+    /// Tail calls just before this one that are not kept.
+    pub elided: u64,
 }
 
 /// A piece of memory.
@@ -186,14 +204,31 @@ pub fn build_id(bytes: &[u8]) -> Option<String> {
 }
 
 impl Frame {
-    /// A frame of the truth.
-    pub fn new(frame: &TrueFrame) -> Frame {
-        Frame {
-            address: Hex(frame.address.value()),
-            kind: FrameKind::of(frame.address),
-            cfa: frame.cfa.map(Hex),
-            entry: frame.entry.map(Hex),
+    /// The frames of a logical stack: at most [`MAX_FRAMES`], with [`MAX_TAIL_CALLERS`].
+    pub fn list(logical: impl Iterator<Item = LogicalFrame>) -> Vec<Frame> {
+        let (mut frames, mut tails): (Vec<Frame>, usize) = (Vec::new(), 0);
+        for frame in logical {
+            let (address, entry) = (Hex(frame.address.value()), frame.entry.map(Hex));
+            let is_full = frames.len() == MAX_FRAMES;
+            match frames.last_mut() {
+                Some(inner) if !frame.physical => {
+                    tails += 1;
+                    if tails <= MAX_TAIL_CALLERS {
+                        let elided = frame.elided;
+                        inner.tail_callers.push(TailCaller { address, entry, elided });
+                    }
+                }
+                _ if is_full => break,
+                _ => frames.push(Frame {
+                    address,
+                    kind: FrameKind::of(frame.address),
+                    cfa: frame.cfa.map(Hex),
+                    entry,
+                    tail_callers: Vec::new(),
+                }),
+            }
         }
+        frames
     }
 
     /// Its address with its origin.

@@ -35,11 +35,13 @@ fn header(arch: Arch) -> Header {
 
 fn sample(arch: Arch, n: u64) -> Sample {
     let sp = 0x7fff_0000;
+    let tail_caller = TailCaller { address: Hex(0x40_3456), entry: None, elided: 7 };
     let frame = |address, kind, cfa: Option<u64>| Frame {
         address: Hex(address),
         kind,
         cfa: cfa.map(Hex),
         entry: cfa.map(|_| Hex(0x40_1000)),
+        tail_callers: cfa.map(|_| tail_caller.clone()).into_iter().collect(),
     };
     let piece = |address, bytes: &[u8]| Piece { address: Hex(address), bytes: Bytes(bytes.into()) };
     Sample {
@@ -96,6 +98,33 @@ fn graded(bytes: &[u8], n: u64) -> Found {
 
 fn error(bytes: &[u8], n: u64) -> String {
     find(bytes, n).unwrap_err().to_string()
+}
+
+/// Of frames with very many tail callers the inner ones keep theirs.
+#[test]
+fn frames_and_their_tail_callers() {
+    let of = |address, physical| LogicalFrame {
+        address: ReturnAddress(address).into(),
+        cfa: Some(address),
+        entry: None,
+        physical,
+        elided: u64::from(!physical),
+    };
+    let each = 60;
+    let frames = 2 * MAX_FRAMES as u64;
+    let logical = (0..frames * (each + 1)).map(|n| of(n, n % (each + 1) == 0));
+    let list = Frame::list(logical);
+    assert_eq!(list.len(), MAX_FRAMES);
+    assert!(list.iter().all(|frame| frame.address.0 % (each + 1) == 0));
+    let counts: Vec<usize> = list.iter().map(|frame| frame.tail_callers.len()).collect();
+    assert_eq!(counts.iter().sum::<usize>(), MAX_TAIL_CALLERS);
+    let full = MAX_TAIL_CALLERS / each as usize;
+    assert!(
+        counts[..full].iter().all(|n| *n == each as usize)
+            && counts[full + 1..].iter().all(|n| *n == 0)
+    );
+    let first = TailCaller { address: Hex(1), entry: None, elided: 1 };
+    assert_eq!(list[0].tail_callers[0], first);
 }
 
 #[test]
