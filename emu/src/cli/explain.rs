@@ -263,7 +263,11 @@ impl Words<'_> {
 
     fn true_stack(&self) -> String {
         let sample = self.e.sample();
-        let mut text = self.head(&format!("the true stack, {} frames", grouped(sample.depth)));
+        let frames = match sample.depth {
+            Some(depth) => format!("{} frames", grouped(depth)),
+            None => format!("the innermost {} frames", grouped(sample.frames.len() as u64)),
+        };
+        let mut text = self.head(&format!("the true stack, {frames}"));
         self.list(sample.frames.len(), &mut text, |index| {
             let frame = &sample.frames[index];
             let kind = match frame.kind {

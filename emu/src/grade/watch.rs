@@ -184,7 +184,7 @@ impl Inner {
             pc,
             point,
             registers: registers_of(regs),
-            depth: self.stack.depth() as u64 + 1,
+            depth: self.stack.depth().map(|depth| depth as u64 + 1),
             memory: recorder.pieces(regs.sp(), &frames),
             frames: Frame::list(self.stack.logical(regs.pc)),
             verdicts: names.iter().cloned().zip(verdicts).collect(),

@@ -202,6 +202,7 @@ impl Stack {
     fn other_transfer(&mut self, e: &Event) {
         let slot = self.slot();
         let strand = &mut self.strands[self.current];
+        strand.enter_cut();
         let top = |f: &Frame| {
             if e.kind == Transfer::Jump { f.cfa.wrapping_sub(slot) } else { f.cfa.wrapping_sub(1) }
         };
@@ -402,9 +403,11 @@ impl Stack {
         inside && (!sp_was_set || strand.spans(sp) || below())
     }
 
-    /// Live frames, the outermost aside, with those that are not kept.
-    pub fn depth(&self) -> usize {
-        self.strand().frames.len() + self.strand().cut.removed
+    /// Live frames, the outermost aside, with those that are not kept. `None` if some of these
+    /// have ended since: nobody knows how many.
+    pub fn depth(&self) -> Option<usize> {
+        let Strand { frames, cut, .. } = self.strand();
+        (!cut.entered).then_some(frames.len() + cut.removed)
     }
 
     /// Whether the innermost `frames` frames, or all that there are, are kept: more than

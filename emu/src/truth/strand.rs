@@ -172,6 +172,7 @@ impl Strand {
         let live = frames.iter().rposition(|f| f.cfa >= e.sp).map_or(0, |index| index + 1);
         self.truncate(first + live);
         self.end_removed(e.sp);
+        self.enter_cut();
     }
 
     /// In the segment in use, unless an outer one has it.

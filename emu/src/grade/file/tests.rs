@@ -49,7 +49,7 @@ fn sample(arch: Arch, n: u64) -> Sample {
         pc: Hex(0x40_1234),
         point: ProgramPoint::SyscallStub,
         registers: (0..registers(arch) as u64).map(Hex).collect(),
-        depth: 2,
+        depth: (n > 1).then_some(2),
         frames: vec![
             frame(0x40_1234, FrameKind::Current, Some(sp + 16)),
             frame(0x40_2345, FrameKind::Interrupted, None),
