@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::cli::output::Style;
 use crate::cli::summary::grouped;
+use crate::grade::files::MAX_FILES;
 use crate::grade::{ByPoint, MethodTally, Verdict};
 
 /// `412 samples: fp 93.0 % (29 missing frame), dwarf 100 %, sframe 0 % (412 no coverage)`:
@@ -25,6 +26,18 @@ pub fn line(tallies: &[MethodTally], undecided: u64) -> String {
             format!("{n} sample{s} against the true stack{more}: {methods}")
         }
     }
+}
+
+/// What is said of mappings of code that came when there were too many files.
+pub fn refused_mappings(count: u64) -> Option<String> {
+    let s = if count == 1 { "" } else { "s" };
+    (count > 0).then(|| {
+        format!(
+            "{} mapping{s} of code behind the first {MAX_FILES} files: their names, their unwind \
+             tables and the starts of their functions are not known",
+            grouped(count)
+        )
+    })
 }
 
 fn method(tally: &MethodTally) -> String {

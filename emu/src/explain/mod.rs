@@ -32,6 +32,7 @@ pub use replay::{By, Replay, Source, Told};
 pub use stack::{Mark, Row, Stack};
 
 use crate::grade::file::{Found, MappedFile, Pieces, Sample, Undecided, build_id};
+use crate::grade::files::Mapped;
 use crate::grade::{MethodId, Methods};
 
 /// A sample with everything that is known of it.
@@ -58,7 +59,8 @@ impl Explained {
     ) -> Explained {
         let mut methods = Methods::new(found.arch);
         let (places, missing) = places(&found, load, |module, bytes| {
-            methods.map_at(&module.path, bytes, module.bias.0);
+            let (name, bytes) = (module.path.clone(), bytes.clone());
+            methods.map(&Mapped { name, bytes, bias: module.bias.0 });
         });
         let names: Vec<String> = methods.names().to_vec();
         let recorded = methods.ids().zip(names).filter_map(|(id, name)| {

@@ -5,12 +5,14 @@
 use std::sync::Arc;
 
 use arch::{Arch, Regs};
-use unwinder::elf::{Slice, bias};
+use unwinder::elf::Slice;
 use unwinder::plug::{Step, Stop, ThirdParty};
 use unwinder::{
     CodeAddress, Context, End, InstructionPointer, Memory, Module, Modules, Policy, Registers,
     Walk, fp,
 };
+
+use crate::grade::files::Mapped;
 
 /// A file's bytes, shared with whoever else reads it.
 pub type Bytes = Arc<[u8]>;
@@ -98,21 +100,14 @@ impl Methods {
         (0..self.names.len()).map(MethodId)
     }
 
-    /// A file was mapped: offset `pgoff` of it is at address `addr`. What is no ELF file, or
-    /// has no such executable part, gives no module.
-    pub fn map(&mut self, name: &str, bytes: &Bytes, addr: u64, pgoff: u64) {
-        if let Some(bias) = bias(bytes, addr, pgoff) {
-            self.map_at(name, bytes, bias);
-        }
-    }
-
-    /// As [`Methods::map`], for a file that is `bias` bytes above where it was linked.
-    pub fn map_at(&mut self, name: &str, bytes: &Bytes, bias: u64) {
+    /// A file was mapped.
+    pub fn map(&mut self, file: &Mapped) {
+        let Mapped { name, bytes, bias } = file;
         for other in &mut self.others {
             // One that cannot be loaded has no coverage, as its steps will say.
-            let _ = other.load(name, bytes, bias);
+            let _ = other.load(name, bytes, *bias);
         }
-        if let Ok(module) = Module::from_elf(name, bytes.clone(), bias) {
+        if let Ok(module) = Module::from_elf(&**name, bytes.clone(), *bias) {
             let modules = std::mem::replace(&mut self.own, Modules::new([]));
             self.own = modules.with(module);
         }

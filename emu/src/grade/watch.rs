@@ -12,13 +12,12 @@ use crate::grade::file::{
     Frame, Header, Hex, MAX_FRAMES, MappedFile, Recorder, SCHEMA, Sample, Undecided, VERSION,
     Writer, registers_of,
 };
+use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
 use crate::grade::grader::{Grader, MethodTally};
-use crate::grade::methods::Bytes;
 use crate::grade::point::Points;
 use crate::kernel::State;
 use crate::kernel::user::Present;
-use crate::perf::record::FileId;
 use crate::truth::{Stack, TrueFrame};
 
 /// A handle; clones look at the same run.
@@ -31,7 +30,6 @@ struct Inner {
     grader: Grader,
     points: Points,
     by_point: ByPoint,
-    images: Images,
     file: Option<Writer>,
     /// Samples so far, graded or not: the number of the last one, as in the profile.
     samples: u64,
@@ -83,12 +81,11 @@ impl Watch {
             grader,
             points: Points::new(regs.arch),
             by_point: ByPoint::default(),
-            images,
             file,
             samples: 0,
             undecided: 0,
         };
-        Followed::start(state, inner).map(Watch)
+        Followed::start(state, images, inner).map(Watch)
     }
 
     /// Reads the tallies.
@@ -105,6 +102,11 @@ impl Watch {
     /// frames are not kept ([`crate::truth::cut`]), so that there is nothing to grade.
     pub fn undecided(&self) -> u64 {
         self.0.borrow().undecided
+    }
+
+    /// See [`Followed::refused_mappings`].
+    pub fn refused_mappings(&self) -> u64 {
+        self.0.refused_mappings()
     }
 
     /// Reads the counts by program point, and the methods' names.
@@ -136,28 +138,20 @@ impl Follower for Inner {
         self.grade(regs, sp_was_set, &mut memory);
     }
 
-    fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
-        // The unwind tables are those of the file as it is mapped, whatever its identity.
-        if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
-            self.stack.functions_mut().map(&bytes, addr, pgoff);
-            let modules = self.grader.methods().tables().iter().count();
-            self.grader.map(path, &bytes, addr, pgoff);
-            self.new_modules(modules, &bytes);
+    fn map(&mut self, file: Mapped) {
+        let known = self.grader.methods().tables().iter().count();
+        self.grader.map(&file);
+        // None, if it has no module.
+        for module in self.grader.methods().tables().iter().skip(known) {
+            self.points.add(module, file.bytes.clone());
+            if let Some(to) = &mut self.file {
+                to.module(MappedFile::new(module, &file.bytes));
+            }
         }
     }
 }
 
 impl Inner {
-    /// Takes note of the modules behind the first `known`, made from `bytes`.
-    fn new_modules(&mut self, known: usize, bytes: &Bytes) {
-        for module in self.grader.methods().tables().iter().skip(known) {
-            self.points.add(module, bytes.clone());
-            if let Some(file) = &mut self.file {
-                file.module(MappedFile::new(module, bytes));
-            }
-        }
-    }
-
     fn grade(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
         let point = self.points.at(regs.pc);
         self.samples += 1;

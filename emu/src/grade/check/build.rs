@@ -7,13 +7,14 @@ use arch::{Arch, Regs};
 use unwinder::elf::Slice;
 use unwinder::{CodeAddress, Module};
 
-use crate::grade::check::checker::{Mapped, Results};
+use crate::grade::check::checker::Results;
 use crate::grade::check::one_step::Wrong;
 use crate::grade::check::record::{PcRecord, Seen};
 use crate::grade::check::report::{
     ByMethod, Caller, Counts, Fault, Function, Header, Hex, Registers, Report, Summary, Symbol,
 };
 use crate::grade::file::FrameKind;
+use crate::grade::files::Mapped;
 use crate::grade::methods::{MethodId, NoCaller, Told};
 use crate::grade::point::{Points, ProgramPoint};
 use crate::show::{Code, Line, Pieces, Rows};

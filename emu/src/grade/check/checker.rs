@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use arch::Regs;
 use unwinder::Memory;
-use unwinder::elf::bias;
 
 use crate::engine::EngineError;
 use crate::engine::schedule::Visits;
@@ -13,10 +12,10 @@ use crate::engine::stepper::Sight;
 use crate::export::Images;
 use crate::grade::check::one_step::one_step;
 use crate::grade::check::record::PcRecord;
+use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
-use crate::grade::methods::{Bytes, MethodId, Methods};
+use crate::grade::methods::{MethodId, Methods};
 use crate::kernel::State;
-use crate::perf::record::FileId;
 use crate::truth::Stack;
 
 /// A handle; clones look at the same run.
@@ -29,20 +28,8 @@ struct Inner {
     methods: Methods,
     /// Those that are checked.
     checked: Vec<MethodId>,
-    images: Images,
     files: Vec<Mapped>,
     pcs: HashMap<u64, PcRecord>,
-}
-
-/// A file with code in the process.
-#[derive(Clone, Debug)]
-pub struct Mapped {
-    /// Its path, or `[vdso]`.
-    pub name: String,
-    /// Its bytes.
-    pub bytes: Bytes,
-    /// How far from where it was linked it is mapped.
-    pub bias: u64,
 }
 
 /// What a check knows at its end.
@@ -75,10 +62,15 @@ impl Checker {
         let checked = methods.ids().filter(|id| wanted(&methods.names()[id.0])).collect();
         let stack = Stack::new(regs.arch, regs.sp());
         let (files, pcs) = (Vec::new(), HashMap::new());
-        let inner = Inner { stack, methods, checked, images, files, pcs };
-        let checker = Checker(Followed::start(state, inner)?);
+        let inner = Inner { stack, methods, checked, files, pcs };
+        let checker = Checker(Followed::start(state, images, inner)?);
         state.core.look(&state.arena, Box::new(checker.clone()), visits)?;
         Ok(checker)
+    }
+
+    /// See [`Followed::refused_mappings`].
+    pub fn refused_mappings(&self) -> u64 {
+        self.0.refused_mappings()
     }
 
     /// Reads what was found.
@@ -100,15 +92,9 @@ impl Follower for Inner {
         &mut self.stack
     }
 
-    fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
-        // The unwind tables are those of the file as it is mapped, whatever its identity.
-        if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
-            self.stack.functions_mut().map(&bytes, addr, pgoff);
-            self.methods.map(path, &bytes, addr, pgoff);
-            if let Some(bias) = bias(&bytes, addr, pgoff) {
-                self.files.push(Mapped { name: path.to_owned(), bytes, bias });
-            }
-        }
+    fn map(&mut self, file: Mapped) {
+        self.methods.map(&file);
+        self.files.push(file);
     }
 }
 

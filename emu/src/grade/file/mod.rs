@@ -26,6 +26,7 @@ use arch::{Arch, Regs};
 use serde::{Deserialize, Serialize};
 use unwinder::{CodeAddress, InstructionPointer, InterruptedAddress, Module, ReturnAddress};
 
+use crate::grade::files::MAX_FILES;
 use crate::grade::{ProgramPoint, Verdict};
 use crate::truth::{Doubt, LogicalFrame};
 
@@ -35,8 +36,8 @@ pub const SCHEMA: &str = "emu-truth";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 2;
 
-/// Modules at most; those that are mapped later are not written.
-pub const MAX_MODULES: usize = 256;
+/// Modules at most; those that are mapped later are not known to anyone.
+pub const MAX_MODULES: usize = MAX_FILES;
 
 /// Frames of a sample at most.
 pub const MAX_FRAMES: usize = 1024;

@@ -143,22 +143,15 @@ fn what_is_written_is_read() {
     }
 }
 
-/// A guest may map code as often as it likes.
+/// Files of others may have as many as they like.
 #[test]
 fn very_many_modules() {
-    let out = Shared::default();
-    let mut writer = Writer::new(Box::new(out.clone()), header(Arch::X86_64));
     let mapped = |bias| MappedFile {
         path: "/bin/a".to_owned(),
         build_id: None,
         bias: Hex(bias),
         vdso: false,
     };
-    (0..5000).for_each(|n| writer.module(mapped(n << 12)));
-    writer.sample(sample(Arch::X86_64, 1));
-    writer.finish().unwrap();
-    assert_eq!(graded(&out.0.take(), 1).modules.len(), MAX_MODULES);
-    // Files of others.
     let text = String::from_utf8(written(Arch::X86_64, 2)).unwrap();
     let (header, rest) = text.split_once('\n').unwrap();
     let (same, other) = rest.split_once('\n').unwrap();
