@@ -9,7 +9,7 @@ use arch::Arch;
 
 use crate::cli::check_table::Table;
 use crate::cli::files;
-use crate::cli::grades::refused_mappings;
+use crate::cli::grades::unknown_files;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::options::{CheckFormat, CheckOptions};
 use crate::cli::output::{
@@ -73,7 +73,9 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
         let run = Run { header, arch: state.arch, instructions, executions };
         checker.read(|results| report_of(run, results))
     });
-    refused_mappings(checker.refused_mappings()).iter().for_each(|line| complain(line));
+    unknown_files(&checker.not_loaded(), checker.refused_mappings())
+        .iter()
+        .for_each(|line| complain(line));
     let ending = outcome.map_err(failure_of)?;
     let new: Vec<&Fault> = match &baseline {
         Some(known) => report.faults.iter().filter(|f| !known.knows(f)).collect(),

@@ -1,10 +1,12 @@
 //! How well each way to unwind did: in a line, and by program point.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::cli::output::Style;
+use crate::cli::output::{Style, one_line};
 use crate::cli::summary::grouped;
 use crate::grade::files::MAX_FILES;
+use crate::grade::methods::NotLoaded;
 use crate::grade::{ByPoint, MethodTally, Verdict};
 
 /// `412 samples: fp 93.0 % (29 missing frame), dwarf 100 %, sframe 0 % (412 no coverage)`:
@@ -28,8 +30,20 @@ pub fn line(tallies: &[MethodTally], undecided: u64) -> String {
     }
 }
 
-/// What is said of mappings of code that came when there were too many files.
-pub fn refused_mappings(count: u64) -> Option<String> {
+/// What is said of files whose tables the methods do not have: those that could not be loaded,
+/// and `refused` mappings that came when there were too many.
+pub fn unknown_files(not_loaded: &[NotLoaded], refused: u64) -> Vec<String> {
+    // A file may be mapped at many places.
+    let lines: BTreeSet<String> = not_loaded
+        .iter()
+        .map(|NotLoaded { method, file, why }| {
+            format!("{method}: {}: cannot be loaded: {}", one_line(file), one_line(why))
+        })
+        .collect();
+    lines.into_iter().chain(refused_mappings(refused)).collect()
+}
+
+fn refused_mappings(count: u64) -> Option<String> {
     let s = if count == 1 { "" } else { "s" };
     (count > 0).then(|| {
         format!(
@@ -115,6 +129,21 @@ mod tests {
             name: name.to_owned(),
             verdicts: BTreeMap::from_iter(verdicts.iter().copied()),
         }
+    }
+
+    #[test]
+    fn files_without_tables_are_named() {
+        let not_loaded = |method: &str| NotLoaded {
+            method: method.to_owned(),
+            file: "/bin/a\n".to_owned(),
+            why: "it is no program".to_owned(),
+        };
+        let lines = unknown_files(&[not_loaded("a"), not_loaded("b"), not_loaded("a")], 1);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[0].starts_with("a: /bin/a") && lines[0].ends_with("it is no program"));
+        assert!(lines[2].starts_with("1 mapping of code behind the first 256 files: "));
+        assert!(lines.iter().all(|line| !line.contains('\n')));
+        assert!(unknown_files(&[], 0).is_empty());
     }
 
     #[test]

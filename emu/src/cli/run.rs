@@ -91,7 +91,9 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
             "\n{}\n{table}",
             watch.with_tallies(|t| grades::line(t, watch.undecided()))
         ));
-        grades::refused_mappings(watch.refused_mappings()).iter().for_each(|line| complain(line));
+        grades::unknown_files(&watch.not_loaded(), watch.refused_mappings())
+            .iter()
+            .for_each(|line| complain(line));
         let samples = watch.samples();
         if let Some(file) = destination.regular_file().filter(|_| samples > 0) {
             let file = quoted(&file.to_string_lossy());

@@ -55,6 +55,27 @@ impl NoCaller {
             end => NoCaller::Failed(end.to_string()),
         }
     }
+
+    /// `None` at the limit.
+    fn of_stop(stop: Stop) -> Option<NoCaller> {
+        match stop {
+            Stop::Complete => Some(NoCaller::Complete),
+            Stop::NotCovered => Some(NoCaller::NoCoverage),
+            Stop::Failed(why) => Some(NoCaller::Failed(why)),
+            Stop::Limit => None,
+        }
+    }
+}
+
+/// A file that a method could not load: it has no tables of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotLoaded {
+    /// The method, or several.
+    pub method: String,
+    /// The file.
+    pub file: String,
+    /// Why, in the method's words.
+    pub why: String,
 }
 
 /// What one step told of a caller.
@@ -76,6 +97,7 @@ pub struct Methods {
     context: Context,
     others: Vec<Box<dyn ThirdParty>>,
     names: Vec<String>,
+    not_loaded: Vec<NotLoaded>,
 }
 
 impl Methods {
@@ -84,10 +106,15 @@ impl Methods {
 
     /// Without modules yet.
     pub fn new(arch: Arch) -> Methods {
-        let others = others(arch);
+        Methods::with(others(arch))
+    }
+
+    /// Ours, and these.
+    fn with(others: Vec<Box<dyn ThirdParty>>) -> Methods {
         let own = OWN.map(str::to_owned);
         let names = own.into_iter().chain(others.iter().map(|o| o.name().to_owned())).collect();
-        Methods { own: Modules::new([]), context: Context::new(), others, names }
+        let (own, context) = (Modules::new([]), Context::new());
+        Methods { own, context, others, names, not_loaded: Vec::new() }
     }
 
     /// Their names, as on the command line, in the order of [`MethodId`].
@@ -104,13 +131,26 @@ impl Methods {
     pub fn map(&mut self, file: &Mapped) {
         let Mapped { name, bytes, bias } = file;
         for other in &mut self.others {
-            // One that cannot be loaded has no coverage, as its steps will say.
-            let _ = other.load(name, bytes, *bias);
+            if let Err(why) = other.load(name, bytes, *bias) {
+                let (method, file) = (other.name().to_owned(), name.clone());
+                self.not_loaded.push(NotLoaded { method, file, why });
+            }
         }
-        if let Ok(module) = Module::from_elf(&**name, bytes.clone(), *bias) {
-            let modules = std::mem::replace(&mut self.own, Modules::new([]));
-            self.own = modules.with(module);
+        match Module::from_elf(&**name, bytes.clone(), *bias) {
+            Ok(module) => {
+                let modules = std::mem::replace(&mut self.own, Modules::new([]));
+                self.own = modules.with(module);
+            }
+            Err(why) => {
+                let (method, file) = (OWN[1..].join(", "), name.clone());
+                self.not_loaded.push(NotLoaded { method, file, why: why.to_string() });
+            }
         }
+    }
+
+    /// Files that a method could not load, each once for each place where it is mapped.
+    pub fn not_loaded(&self) -> &[NotLoaded] {
+        &self.not_loaded
     }
 
     /// What is mapped.
@@ -163,11 +203,9 @@ impl Methods {
         memory: &mut dyn Memory,
     ) -> Result<Step, NoCaller> {
         let step = self.other(method).ok_or(NoCaller::NoCoverage)?.step(from, registers, memory);
-        step.map_err(|stop| match stop {
-            Stop::Complete => NoCaller::Complete,
-            Stop::Failed(why) => NoCaller::Failed(why),
-            Stop::Limit => NoCaller::Failed("limit".to_owned()),
-        })
+        // A step that ends at a limit has not found a caller.
+        let limit = || NoCaller::Failed("limit".to_owned());
+        step.map_err(|stop| NoCaller::of_stop(stop).unwrap_or_else(limit))
     }
 
     /// An unwinder that is not ours.
@@ -200,11 +238,7 @@ impl Methods {
                     Some(o) => o.walk(start, &registers, memory, Methods::LIMIT, found),
                     None => Stop::Limit,
                 };
-                return match stop {
-                    Stop::Complete => Some(NoCaller::Complete),
-                    Stop::Failed(why) => Some(NoCaller::Failed(why)),
-                    Stop::Limit => None,
-                };
+                return NoCaller::of_stop(stop);
             }
         };
         let registers = Registers::of_thread(regs);
@@ -246,5 +280,52 @@ fn others(arch: Arch) -> Vec<Box<dyn ThirdParty>> {
 impl std::fmt::Debug for Methods {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Methods").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unwinder::memory::Copied;
+
+    /// Loads nothing, and says so.
+    struct Blind;
+
+    impl ThirdParty for Blind {
+        fn name(&self) -> &str {
+            "blind"
+        }
+
+        fn load(&mut self, _: &str, _: &Bytes, _: u64) -> Result<(), String> {
+            Err("it is dark".to_owned())
+        }
+
+        fn step(
+            &mut self,
+            _: CodeAddress,
+            _: &Registers,
+            _: &mut dyn Memory,
+        ) -> Result<Step, Stop> {
+            Err(Stop::NotCovered)
+        }
+    }
+
+    #[test]
+    fn what_is_not_covered_is_not_wrong() {
+        let mut methods = Methods::with(vec![Box::new(Blind)]);
+        let blind = MethodId(OWN.len());
+        assert_eq!(methods.names()[blind.0], "blind");
+        let file = Mapped { name: "/junk".to_owned(), bytes: Bytes::from([0; 8]), bias: 0 };
+        methods.map(&file);
+        let not_loaded: Vec<_> =
+            methods.not_loaded().iter().map(|n| (&*n.method, &*n.file)).collect();
+        assert_eq!(not_loaded, [("blind", "/junk"), ("dwarf, sframe", "/junk")]);
+        assert_eq!(methods.not_loaded()[0].why, "it is dark");
+        let regs = Regs::new(Arch::X86_64);
+        let memory = &mut Copied { address: 0, bytes: [] };
+        assert_eq!(methods.step(blind, &regs, memory), Err(NoCaller::NoCoverage));
+        let mut found = Vec::new();
+        assert_eq!(methods.walk(blind, &regs, memory, &mut found), Some(NoCaller::NoCoverage));
+        assert_eq!(found, [0]);
     }
 }

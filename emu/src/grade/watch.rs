@@ -15,6 +15,7 @@ use crate::grade::file::{
 use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
 use crate::grade::grader::{Grader, MethodTally};
+use crate::grade::methods::NotLoaded;
 use crate::grade::point::Points;
 use crate::kernel::State;
 use crate::kernel::user::Present;
@@ -102,6 +103,11 @@ impl Watch {
     /// frames are not kept ([`crate::truth::cut`]), so that there is nothing to grade.
     pub fn undecided(&self) -> u64 {
         self.0.borrow().undecided
+    }
+
+    /// Files that a method could not load.
+    pub fn not_loaded(&self) -> Vec<NotLoaded> {
+        self.0.borrow().grader.methods().not_loaded().to_vec()
     }
 
     /// See [`Followed::refused_mappings`].

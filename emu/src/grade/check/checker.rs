@@ -14,7 +14,7 @@ use crate::grade::check::one_step::one_step;
 use crate::grade::check::record::PcRecord;
 use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
-use crate::grade::methods::{MethodId, Methods};
+use crate::grade::methods::{MethodId, Methods, NotLoaded};
 use crate::kernel::State;
 use crate::truth::Stack;
 
@@ -66,6 +66,11 @@ impl Checker {
         let checker = Checker(Followed::start(state, images, inner)?);
         state.core.look(&state.arena, Box::new(checker.clone()), visits)?;
         Ok(checker)
+    }
+
+    /// Files that a method could not load.
+    pub fn not_loaded(&self) -> Vec<NotLoaded> {
+        self.0.borrow().methods.not_loaded().to_vec()
     }
 
     /// See [`Followed::refused_mappings`].
