@@ -17,7 +17,7 @@ use crate::cli::output::{
 };
 use crate::cli::summary::{ending_words, grouped, unsupported};
 use crate::cli::world;
-use crate::engine::schedule::Visits;
+use crate::engine::schedule::{MAX_BLOCKS, Visits};
 use crate::export::ExportError;
 use crate::grade::Methods;
 use crate::grade::check::build::{Run, report};
@@ -76,6 +76,7 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     unknown_files(&checker.not_loaded(), checker.refused_mappings())
         .iter()
         .for_each(|line| complain(line));
+    refused(checker.refused_executions()).iter().for_each(|line| complain(line));
     let ending = outcome.map_err(failure_of)?;
     let new: Vec<&Fault> = match &baseline {
         Some(known) => report.faults.iter().filter(|f| !known.knows(f)).collect(),
@@ -206,6 +207,17 @@ fn write(
         // The reader of a pipe has gone: it has seen enough.
         _ => Ok(()),
     }
+}
+
+/// What is said of executions that nobody could look at.
+fn refused(executions: u64) -> Option<String> {
+    let s = if executions == 1 { "" } else { "s" };
+    let words = format!(
+        "{} execution{s} of code that came behind the first {} blocks were not checked",
+        grouped(executions),
+        grouped(MAX_BLOCKS as u64)
+    );
+    (executions > 0).then_some(words)
 }
 
 /// The last line.

@@ -30,6 +30,8 @@ struct Inner {
     checked: Vec<MethodId>,
     files: Vec<Mapped>,
     pcs: HashMap<u64, PcRecord>,
+    /// Executions that could not be looked at.
+    refused: u64,
 }
 
 /// What a check knows at its end.
@@ -62,7 +64,7 @@ impl Checker {
         let checked = methods.ids().filter(|id| wanted(&methods.names()[id.0])).collect();
         let stack = Stack::new(regs.arch, regs.sp());
         let (files, pcs) = (Vec::new(), HashMap::new());
-        let inner = Inner { stack, methods, checked, files, pcs };
+        let inner = Inner { stack, methods, checked, files, pcs, refused: 0 };
         let checker = Checker(Followed::start(state, images, inner)?);
         state.core.look(&state.arena, Box::new(checker.clone()), visits)?;
         Ok(checker)
@@ -76,6 +78,12 @@ impl Checker {
     /// See [`Followed::refused_mappings`].
     pub fn refused_mappings(&self) -> u64 {
         self.0.refused_mappings()
+    }
+
+    /// Executions that were not looked at, because of too many blocks; known once the machine
+    /// has been asked how often each was executed.
+    pub fn refused_executions(&self) -> u64 {
+        self.0.borrow().refused
     }
 
     /// Reads what was found.
@@ -123,5 +131,9 @@ impl Inner {
 impl Sight for Checker {
     fn instruction(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
         self.0.borrow_mut().check(regs, sp_was_set, memory);
+    }
+
+    fn refused(&mut self, executions: u64) {
+        self.0.borrow_mut().refused = executions;
     }
 }
