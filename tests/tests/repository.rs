@@ -111,20 +111,20 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     (
         "cli",
         &[
             "explain", "show", "grade", "truth", "deferred", "timeline", "export", "symbols",
-            "kernel", "perf", "loader", "mem", "engine",
+            "kernel", "perf", "loader", "mem", "engine", "numbers",
         ],
     ),
-    ("explain", &["grade", "show", "truth", "symbols"]),
-    ("grade", &["show", "truth", "export", "symbols", "kernel", "perf", "engine"]),
+    ("explain", &["grade", "show", "truth", "symbols", "numbers"]),
+    ("grade", &["show", "truth", "export", "symbols", "kernel", "perf", "engine", "numbers"]),
     ("show", &["symbols"]),
     ("truth", &["engine"]),
     ("export", &["symbols", "perf"]),
-    ("timeline", &["kernel", "perf"]),
+    ("timeline", &["kernel", "perf", "numbers"]),
     ("deferred", &["kernel", "mem", "engine"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),
     ("symbols", &["perf"]),
@@ -132,6 +132,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("loader", &["mem"]),
     ("mem", &["engine"]),
     ("engine", &[]),
+    ("numbers", &[]),
 ];
 
 /// Dependencies of folders point downwards only.

@@ -15,7 +15,7 @@ use crate::cli::options::{CheckFormat, CheckOptions};
 use crate::cli::output::{
     Failure, Style, check_stdout, complain, one_line, status, to_stderr, written,
 };
-use crate::cli::summary::{ending_words, grouped, unsupported};
+use crate::cli::summary::{ending_words, unsupported};
 use crate::cli::world;
 use crate::engine::schedule::{MAX_BLOCKS, Visits};
 use crate::export::ExportError;
@@ -28,6 +28,7 @@ use crate::kernel::run;
 use crate::kernel::state::PmuIrq;
 use crate::kernel::task::Ending;
 use crate::kernel::{Kernel, State};
+use crate::numbers::grouped;
 
 /// Status if something is wrong.
 const FAULTS: u8 = 1;

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use crate::cli::output::{Style, one_line};
-use crate::cli::summary::grouped;
 use crate::grade::check::overview::{Overview, has_table, kind, share, times, varied, wrong};
 use crate::grade::check::report::{ByMethod, Caller, Fault, Function};
 use crate::grade::check::{Baseline, Report};
 use crate::grade::file::FrameKind;
+use crate::numbers::grouped;
 
 /// Functions that the table shows.
 const FUNCTIONS: usize = 25;

@@ -1,7 +1,7 @@
 //! `emu explain`: one graded sample in words, and as a picture.
 
 use std::fmt::Write as _;
-use std::io::{BufReader, Read, Write as _};
+use std::io::{BufReader, ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use unwinder::{InstructionPointer, ReturnAddress};
 use crate::cli::files;
 use crate::cli::options::is_stdout;
 use crate::cli::output::{Failure, Style, complain, one_line, status, to_stdout, truth_of};
-use crate::cli::summary::grouped;
 use crate::cli::world;
 use crate::explain::why::{again, why};
 use crate::explain::{
@@ -21,9 +20,10 @@ use crate::explain::{
 use crate::grade::file::{Answer, Found, Frame, FrameKind, Reader, Undecided, build_id};
 use crate::grade::{Grader, ProgramPoint};
 use crate::loader::vdso::Vdso;
+use crate::numbers::grouped;
 use crate::perf::record::FileId;
 use crate::truth::Doubt;
-use crate::truth::cut::MAX_FRAMES;
+use crate::truth::cut::MAX_LIVE_FRAMES;
 
 /// `emu explain`
 #[derive(Debug, Args)]
@@ -125,7 +125,11 @@ fn graded(options: &ExplainOptions, found: Found) -> Result<u8, Failure> {
             // What is no regular file has no length.
             let _ = file.set_len(0);
             let picture = svg::svg(&explained);
-            file.write_all(picture.as_bytes()).map_err(|e| failed(e.to_string()))?;
+            match file.write_all(picture.as_bytes()) {
+                Err(e) if e.kind() != ErrorKind::BrokenPipe => return Err(failed(e.to_string())),
+                // The reader of a pipe has gone: it has seen enough.
+                _ => {}
+            }
         }
         None => to_stdout(&Words { e: &explained, style: Style::of_stdout() }.text())?,
     }
@@ -153,7 +157,7 @@ fn undecided(found: Found<Undecided>) -> Result<u8, Failure> {
         Doubt::TooDeep => format!(
             "more than {} frames were live: those in the middle are not kept, and fewer than \
              {} that lead here are",
-            grouped(MAX_FRAMES as u64),
+            grouped(MAX_LIVE_FRAMES as u64),
             grouped(Grader::TRUTH as u64)
         ),
     };

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::cli::output::{Style, one_line};
-use crate::cli::summary::grouped;
 use crate::grade::files::MAX_FILES;
 use crate::grade::methods::NotLoaded;
 use crate::grade::{ByPoint, MethodTally, Verdict};
+use crate::numbers::grouped;
 
 /// `412 samples: fp 93.0 % (29 missing frame), dwarf 100 %, sframe 0 % (412 no coverage)`:
 /// the share of exact stacks, then what the others were. `undecided` more samples were taken

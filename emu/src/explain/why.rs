@@ -5,6 +5,7 @@ use unwinder::Memory;
 use crate::explain::{By, Explained, Replay, Slot, Source, register_name};
 use crate::grade::ProgramPoint;
 use crate::grade::file::FrameKind;
+use crate::numbers::grouped;
 
 /// Sentences about a method, the first of which says what is wrong.
 pub fn why(e: &Explained, replay: &Replay) -> Vec<String> {
@@ -72,19 +73,6 @@ pub fn again(replay: &Replay) -> Option<String> {
     let s = if count == 1 { "" } else { "s" };
     let count = grouped(count as u64);
     Some(format!("the record at {:#x} {repeats}: {count} frame{s} more", repeats.record))
-}
-
-/// `1,022`
-pub(super) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// What the table's row, or an unwinder that tells no rule, did at the frame `here`.

@@ -9,8 +9,8 @@ use crate::engine::EngineError;
 use crate::export::Images;
 use crate::grade::by_point::ByPoint;
 use crate::grade::file::{
-    Frame, Header, Hex, MAX_FRAMES, MappedFile, Recorder, SCHEMA, Sample, Undecided, VERSION,
-    Writer, registers_of,
+    Frame, Header, Hex, MAX_SAMPLE_FRAMES, MappedFile, Recorder, SCHEMA, Sample, Undecided,
+    VERSION, Writer, registers_of,
 };
 use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
@@ -177,7 +177,7 @@ impl Inner {
         let mut recorder = Recorder::new(memory);
         let verdicts = self.grader.grade(regs, truth, &mut recorder);
         self.by_point.count(point, &verdicts);
-        let frames: Vec<TrueFrame> = self.stack.frames(regs.pc).take(MAX_FRAMES).collect();
+        let frames: Vec<TrueFrame> = self.stack.frames(regs.pc).take(MAX_SAMPLE_FRAMES).collect();
         let names = self.grader.methods().names();
         file.sample(Sample {
             n,

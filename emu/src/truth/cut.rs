@@ -12,7 +12,7 @@
 use crate::truth::strand::{Segment, Strand};
 
 /// Live frames that are kept of one stack.
-pub const MAX_FRAMES: usize = 1 << 20;
+pub const MAX_LIVE_FRAMES: usize = 1 << 20;
 
 /// Live frames, and tail calls in them, that are kept of all stacks but the one in use.
 pub const MAX_ELSEWHERE: usize = 1 << 20;

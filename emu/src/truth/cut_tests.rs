@@ -55,14 +55,14 @@ impl Thread {
 /// right again.
 #[test]
 fn a_recursion_deeper_than_what_is_kept() {
-    let (max, deepest) = (MAX_FRAMES as u64, 2 * MAX_FRAMES as u64 + 1000);
+    let (max, deepest) = (MAX_LIVE_FRAMES as u64, 2 * MAX_LIVE_FRAMES as u64 + 1000);
     for arch in Arch::ALL {
         let mut t = Thread::new(arch);
         t.call(0x101, TOP, false);
         t.recurse(1, deepest);
         assert_eq!(t.stack.depth(), Some(deepest as usize));
-        assert!(t.kept() < MAX_FRAMES && t.kept() > MAX_FRAMES / 4);
-        assert!(t.stack.knows(1024) && !t.stack.knows(MAX_FRAMES));
+        assert!(t.kept() < MAX_LIVE_FRAMES && t.kept() > MAX_LIVE_FRAMES / 4);
+        assert!(t.stack.knows(1024) && !t.stack.knows(MAX_LIVE_FRAMES));
         let mut decided = 0;
         for n in (0..deepest).rev() {
             if t.holds(n) {
@@ -75,14 +75,14 @@ fn a_recursion_deeper_than_what_is_kept() {
         }
         assert!(decided > max / 2 && decided < max, "{decided}");
         assert_eq!((t.stack.depth(), t.kept()), (Some(0), 1));
-        assert!(t.stack.knows(MAX_FRAMES), "nothing is missing now");
+        assert!(t.stack.knows(MAX_LIVE_FRAMES), "nothing is missing now");
     }
 }
 
 /// `longjmp` from among frames that are not kept, to above them all and to one of them.
 #[test]
 fn a_jump_out_of_removed_frames() {
-    let deepest = MAX_FRAMES as u64 + 10;
+    let deepest = MAX_LIVE_FRAMES as u64 + 10;
     for arch in Arch::ALL {
         let mut t = Thread::new(arch);
         t.recurse(1, deepest);
@@ -132,19 +132,19 @@ fn many_deep_stacks() {
 fn a_signal_among_removed_frames() {
     for arch in Arch::ALL {
         let mut t = Thread::new(arch);
-        t.recurse(1, MAX_FRAMES as u64 / 2);
+        t.recurse(1, MAX_LIVE_FRAMES as u64 / 2);
         let at = |pc: u64, sp: u64| {
             let mut regs = Regs::new(arch);
             regs.pc = pc;
             regs.set_sp(sp);
             regs
         };
-        let interrupted = at(0x222, TOP - FRAME * (MAX_FRAMES as u64 / 2));
+        let interrupted = at(0x222, TOP - FRAME * (MAX_LIVE_FRAMES as u64 / 2));
         let alternate = TOP + (1 << 40);
         t.stack.signal(&interrupted, &at(0x700, alternate), 0x900);
-        (1..MAX_FRAMES as u64 / 2).for_each(|n| t.call(0x210, alternate - FRAME * n, false));
+        (1..MAX_LIVE_FRAMES as u64 / 2).for_each(|n| t.call(0x210, alternate - FRAME * n, false));
         t.stack.sigreturn(&interrupted, None); // a kept frame is innermost: out of the handler
-        let n = MAX_FRAMES as u64 / 4;
+        let n = MAX_LIVE_FRAMES as u64 / 4;
         t.back(0x210, TOP - FRAME * (n - 1), true);
         assert_eq!(t.stack.depth(), Some(n as usize - 2), "{arch}");
         assert_eq!(t.caller_sp(), Some(TOP - FRAME * (n - 2)));
@@ -154,7 +154,7 @@ fn a_signal_among_removed_frames() {
 /// How many of the removed frames are left is not known once some have returned, until none is.
 #[test]
 fn a_depth_is_exact_or_unknown() {
-    let deepest = MAX_FRAMES as u64 + 10;
+    let deepest = MAX_LIVE_FRAMES as u64 + 10;
     for arch in Arch::ALL {
         let mut t = Thread::new(arch);
         t.recurse(1, deepest);
@@ -197,10 +197,10 @@ fn a_removed_signal_ends() {
         };
         t.recurse(1, 1000);
         signal(&mut t, 1000);
-        t.recurse(1002, MAX_FRAMES as u64 / 2);
-        let inner = signal(&mut t, MAX_FRAMES as u64 / 2);
-        let mut n = MAX_FRAMES as u64 / 2 + 2;
-        while t.stack.knows(MAX_FRAMES) {
+        t.recurse(1002, MAX_LIVE_FRAMES as u64 / 2);
+        let inner = signal(&mut t, MAX_LIVE_FRAMES as u64 / 2);
+        let mut n = MAX_LIVE_FRAMES as u64 / 2 + 2;
+        while t.stack.knows(MAX_LIVE_FRAMES) {
             t.recurse(n, n + 1);
             n += 1;
         }

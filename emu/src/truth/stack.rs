@@ -380,7 +380,7 @@ impl Stack {
 
     /// Whether a thread with this stack pointer is in the innermost frame, as far as that can
     /// be told. It is not when that frame is one of those that are not kept (there were more
-    /// than [`MAX_FRAMES`](crate::truth::cut::MAX_FRAMES)), and when the stack pointer has left the frame, and the transfer of
+    /// than [`MAX_LIVE_FRAMES`](crate::truth::cut::MAX_LIVE_FRAMES)), and when the stack pointer has left the frame, and the transfer of
     /// control that ends it has not happened yet: inside `longjmp`, or a switch of stacks.
     /// `sp_was_set`: as in [`Event`], since the last one.
     ///
@@ -411,7 +411,7 @@ impl Stack {
     }
 
     /// Whether the innermost `frames` frames, or all that there are, are kept: more than
-    /// [`MAX_FRAMES`](crate::truth::cut::MAX_FRAMES) are not.
+    /// [`MAX_LIVE_FRAMES`](crate::truth::cut::MAX_LIVE_FRAMES) are not.
     pub fn knows(&self, frames: usize) -> bool {
         let cut = &self.strand().cut;
         cut.removed == 0 || self.strand().frames.len() - cut.index >= frames

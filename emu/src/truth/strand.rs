@@ -1,7 +1,7 @@
 //! One stack of a thread and the frames on it.
 
 use crate::engine::flow::{CalleeSaved, Event};
-use crate::truth::cut::{Cut, MAX_FRAMES};
+use crate::truth::cut::{Cut, MAX_LIVE_FRAMES};
 use crate::truth::functions::Functions;
 use crate::truth::tails::Tails;
 
@@ -76,7 +76,7 @@ impl Strand {
             self.saved.extend(saved);
         }
         self.frames.push(frame);
-        if self.frames.len() == MAX_FRAMES {
+        if self.frames.len() == MAX_LIVE_FRAMES {
             self.forget_half();
         }
     }

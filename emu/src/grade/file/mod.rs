@@ -40,7 +40,7 @@ pub const VERSION: u32 = 2;
 pub const MAX_MODULES: usize = MAX_FILES;
 
 /// Frames of a sample at most.
-pub const MAX_FRAMES: usize = 1024;
+pub const MAX_SAMPLE_FRAMES: usize = 1024;
 
 /// Tail callers of a sample at most, those of inner frames first.
 pub const MAX_TAIL_CALLERS: usize = 4096;
@@ -98,7 +98,7 @@ pub struct Sample {
     pub point: ProgramPoint,
     /// By DWARF number: 16 of x86_64, 32 of aarch64.
     pub registers: Vec<Hex>,
-    /// Live frames in all, which may be more than [`MAX_FRAMES`]; `None` if that is not known,
+    /// Live frames in all, which may be more than [`MAX_SAMPLE_FRAMES`]; `None` if that is not known,
     /// see [`crate::truth::Stack::depth`].
     pub depth: Option<u64>,
     /// The innermost of them, innermost first.
@@ -206,12 +206,12 @@ pub fn build_id(bytes: &[u8]) -> Option<String> {
 }
 
 impl Frame {
-    /// The frames of a logical stack: at most [`MAX_FRAMES`], with [`MAX_TAIL_CALLERS`].
+    /// The frames of a logical stack: at most [`MAX_SAMPLE_FRAMES`], with [`MAX_TAIL_CALLERS`].
     pub fn list(logical: impl Iterator<Item = LogicalFrame>) -> Vec<Frame> {
         let (mut frames, mut tails): (Vec<Frame>, usize) = (Vec::new(), 0);
         for frame in logical {
             let (address, entry) = (Hex(frame.address.value()), frame.entry.map(Hex));
-            let is_full = frames.len() == MAX_FRAMES;
+            let is_full = frames.len() == MAX_SAMPLE_FRAMES;
             match frames.last_mut() {
                 Some(inner) if !frame.physical => {
                     tails += 1;

@@ -111,10 +111,10 @@ fn frames_and_their_tail_callers() {
         elided: u64::from(!physical),
     };
     let each = 60;
-    let frames = 2 * MAX_FRAMES as u64;
+    let frames = 2 * MAX_SAMPLE_FRAMES as u64;
     let logical = (0..frames * (each + 1)).map(|n| of(n, n % (each + 1) == 0));
     let list = Frame::list(logical);
-    assert_eq!(list.len(), MAX_FRAMES);
+    assert_eq!(list.len(), MAX_SAMPLE_FRAMES);
     assert!(list.iter().all(|frame| frame.address.0 % (each + 1) == 0));
     let counts: Vec<usize> = list.iter().map(|frame| frame.tail_callers.len()).collect();
     assert_eq!(counts.iter().sum::<usize>(), MAX_TAIL_CALLERS);
