@@ -154,6 +154,10 @@ fn undecided(found: Found<Undecided>) -> Result<u8, Failure> {
              outer frame (longjmp, an exception, a coroutine)",
             regs.sp()
         ),
+        Doubt::Unsaved => "the kernel had been entered and had not saved the registers yet: the \
+             sample, user callchain included, has those of an earlier entry, and this is where \
+             that came from"
+            .to_owned(),
         Doubt::TooDeep => format!(
             "more than {} frames were live: those in the middle are not kept, and fewer than \
              {} that lead here are",

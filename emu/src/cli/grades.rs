@@ -12,15 +12,18 @@ use crate::numbers::grouped;
 /// `412 samples: fp 93.0 % (29 missing frame), dwarf 100 %, sframe 0 % (412 no coverage)`:
 /// the share of exact stacks, then what the others were. `undecided` more samples were taken
 /// while the stack pointer was between two stacks, where no stack is true, or in a recursion
-/// of which not all frames are kept.
-pub fn line(tallies: &[MethodTally], undecided: u64) -> String {
+/// of which not all frames are kept; `unsaved` more before the kernel had saved the registers.
+pub fn line(tallies: &[MethodTally], undecided: u64, unsaved: u64) -> String {
     let samples = tallies.first().map_or(0, MethodTally::samples);
     let methods: Vec<String> = tallies.iter().map(method).collect();
     let s = if samples == 1 { "" } else { "s" };
-    let more = match undecided {
+    let mut more = match undecided {
         0 => String::new(),
         n => format!(", {} more undecided", grouped(n)),
     };
+    if unsaved > 0 {
+        let _ = write!(more, ", {} before the kernel had saved the registers", grouped(unsaved));
+    }
     match samples {
         0 => format!("0 samples: no stack to compare with the true one{more}"),
         n => {
@@ -171,10 +174,13 @@ mod tests {
         ];
         let expected = "412 samples against the true stack: fp 93.0 % (29 missing frame), \
             dwarf 100 %, sframe 0 % (412 no coverage)";
-        assert_eq!(line(&tallies, 0), expected);
-        assert!(line(&tallies, 1000).starts_with("412 samples against the true stack, 1,000 more"));
-        assert_eq!(line(&[], 0), "0 samples: no stack to compare with the true one");
-        assert!(line(&[], 3).ends_with("the true one, 3 more undecided"));
+        assert_eq!(line(&tallies, 0, 0), expected);
+        assert!(
+            line(&tallies, 1000, 0).starts_with("412 samples against the true stack, 1,000 more")
+        );
+        assert_eq!(line(&[], 0, 0), "0 samples: no stack to compare with the true one");
+        assert!(line(&tallies, 0, 1).contains("true stack, 1 before the kernel had saved the reg"));
+        assert!(line(&[], 3, 0).ends_with("the true one, 3 more undecided"));
         assert_eq!((share(1, 100_000), share(99_999, 100_000)), ("0.1 %".into(), "99.9 %".into()));
     }
 }

@@ -89,7 +89,7 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
         let table = watch.with_points(|counts, methods| grades::table(counts, methods, style));
         to_stderr(&format!(
             "\n{}\n{table}",
-            watch.with_tallies(|t| grades::line(t, watch.undecided()))
+            watch.with_tallies(|t| grades::line(t, watch.undecided(), watch.unsaved()))
         ));
         grades::unknown_files(&watch.not_loaded(), watch.refused_mappings())
             .iter()

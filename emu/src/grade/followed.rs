@@ -32,6 +32,9 @@ pub trait Follower: Debug {
 
     /// A sample was taken, see [`Observer::sampled`].
     fn sampled(&mut self, _regs: &Regs, _sp_was_set: bool, _memory: Present<'_>) {}
+
+    /// A sample has the registers of an earlier entry, see [`Observer::sampled_unsaved`].
+    fn sampled_unsaved(&mut self, _regs: &Regs) {}
 }
 
 /// A handle to a [`Follower`]; clones lead to the same one. It passes on to the stack every
@@ -143,5 +146,9 @@ impl<T: Follower> Observer for Followed<T> {
 
     fn sampled(&mut self, regs: &Regs, sp_was_set: bool, memory: Present<'_>) {
         self.borrow_mut().sampled(regs, sp_was_set, memory);
+    }
+
+    fn sampled_unsaved(&mut self, regs: &Regs) {
+        self.borrow_mut().sampled_unsaved(regs);
     }
 }

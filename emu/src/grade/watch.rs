@@ -19,7 +19,7 @@ use crate::grade::methods::NotLoaded;
 use crate::grade::point::Points;
 use crate::kernel::State;
 use crate::kernel::user::Present;
-use crate::truth::{Stack, TrueFrame};
+use crate::truth::{Doubt, Stack, TrueFrame};
 
 /// A handle; clones look at the same run.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ struct Inner {
     samples: u64,
     /// Samples between two stacks, or with frames that are not kept.
     undecided: u64,
+    /// Samples with the registers of an earlier entry into the kernel.
+    unsaved: u64,
 }
 
 /// Where the truth goes, and what its header says of the run.
@@ -85,6 +87,7 @@ impl Watch {
             file,
             samples: 0,
             undecided: 0,
+            unsaved: 0,
         };
         Followed::start(state, images, inner).map(Watch)
     }
@@ -113,6 +116,12 @@ impl Watch {
     /// See [`Followed::refused_mappings`].
     pub fn refused_mappings(&self) -> u64 {
         self.0.refused_mappings()
+    }
+
+    /// Samples that were taken before the kernel had saved the registers: they have those of an
+    /// earlier entry, so that there is nothing to grade.
+    pub fn unsaved(&self) -> u64 {
+        self.0.borrow().unsaved
     }
 
     /// Reads the counts by program point, and the methods' names.
@@ -144,6 +153,12 @@ impl Follower for Inner {
         self.grade(regs, sp_was_set, &mut memory);
     }
 
+    fn sampled_unsaved(&mut self, regs: &Regs) {
+        self.samples += 1;
+        self.unsaved += 1;
+        self.write_undecided(regs, Doubt::Unsaved);
+    }
+
     fn map(&mut self, file: Mapped) {
         let known = self.grader.methods().tables().iter().count();
         self.grader.map(&file);
@@ -158,16 +173,22 @@ impl Follower for Inner {
 }
 
 impl Inner {
+    /// Writes a sample that is not graded, the last one.
+    fn write_undecided(&mut self, regs: &Regs, why: Doubt) {
+        let point = self.points.at(regs.pc);
+        if let Some(file) = &mut self.file {
+            let (n, pc) = (self.samples, Hex(regs.pc));
+            file.undecided(Undecided { n, pc, point, registers: registers_of(regs), why });
+        }
+    }
+
     fn grade(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
         let point = self.points.at(regs.pc);
         self.samples += 1;
         let (n, pc) = (self.samples, Hex(regs.pc));
         if let Some(why) = self.stack.doubt(regs.sp(), sp_was_set, Grader::TRUTH) {
             self.undecided += 1;
-            if let Some(file) = &mut self.file {
-                file.undecided(Undecided { n, pc, point, registers: registers_of(regs), why });
-            }
-            return;
+            return self.write_undecided(regs, why);
         }
         let truth = self.stack.frames(regs.pc).map(|frame| frame.address.value());
         let Some(file) = &mut self.file else {

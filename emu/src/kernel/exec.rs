@@ -149,6 +149,7 @@ pub fn exec(
             nmi_stack,
             irq_work: Default::default(),
             unwind_ctx_ctr: 0,
+            slot_is_stale: false,
         },
         mm,
         task: new_task(task_stack, comm, program.seed),

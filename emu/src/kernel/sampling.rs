@@ -166,6 +166,9 @@ impl State {
         }));
         if let Some(observer) = &mut self.observer {
             let sp_was_set = self.core.sp_was_set();
+            if self.cpu.slot_is_stale && mode == CpuMode::Kernel {
+                return observer.sampled_unsaved(&user);
+            }
             observer.sampled(&user, sp_was_set, Present { mm: &self.mm, arena: &self.arena });
         }
     }

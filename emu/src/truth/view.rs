@@ -42,6 +42,9 @@ pub enum Doubt {
     /// The stack pointer has left the innermost frame, and the transfer of control that ends
     /// that frame has not happened yet.
     BetweenStacks,
+    /// The registers are not the thread's: the kernel was entered and had not saved them yet, so
+    /// that the sample has those of an earlier entry.
+    Unsaved,
     /// Frames that are asked for are not kept: there were too many ([`crate::truth::cut`]).
     TooDeep,
 }
