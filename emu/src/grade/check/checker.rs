@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 
 use arch::Regs;
-use unwinder::Memory;
+use unwinder::{CodeAddress, Memory, Registers, signal};
 
 use crate::engine::EngineError;
+use crate::engine::flow::CalleeSaved;
 use crate::engine::schedule::Visits;
 use crate::engine::stepper::Sight;
 use crate::export::Images;
@@ -16,7 +17,7 @@ use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
 use crate::grade::methods::{MethodId, Methods, NotLoaded};
 use crate::kernel::State;
-use crate::truth::Stack;
+use crate::truth::{Stack, saved_numbers};
 
 /// A handle; clones look at the same run.
 #[derive(Clone, Debug)]
@@ -111,6 +112,26 @@ impl Follower for Inner {
     }
 }
 
+/// What `rt_sigreturn` goes back to, out of the kernel's frame for the signal: the handler may
+/// have changed it.
+struct Context {
+    address: CodeAddress,
+    sp: u64,
+    saved: CalleeSaved,
+}
+
+impl Context {
+    /// That of a thread whose handler has returned.
+    fn of(regs: &Regs, mut memory: &mut dyn Memory) -> Option<Context> {
+        let caller = signal::step(&Registers::of_thread(regs), &mut memory).ok()?;
+        let mut saved = CalleeSaved::default();
+        for (place, number) in saved.iter_mut().zip(saved_numbers(regs.arch)) {
+            *place = caller.registers.get(number)?;
+        }
+        Some(Context { address: caller.address, sp: caller.registers.sp()?, saved })
+    }
+}
+
 impl Inner {
     fn check(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
         let methods = self.methods.names().len();
@@ -119,7 +140,15 @@ impl Inner {
             return;
         }
         record.checked += 1;
-        let truth = self.stack.caller();
+        let mut truth = self.stack.caller();
+        let context;
+        if let Some(caller) = truth.as_mut().filter(|caller| caller.signal)
+            && let Some(found) = Context::of(regs, memory)
+        {
+            context = found;
+            (caller.address, caller.sp) = (context.address, context.sp);
+            caller.saved = Some(&context.saved);
+        }
         for &id in &self.checked {
             let told = self.methods.step(id, regs, memory);
             let outcome = one_step(regs.arch, &told, truth.as_ref());
