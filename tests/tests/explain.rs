@@ -295,6 +295,24 @@ fn an_overwritten_return_address() {
     assert!(seen > 2, "{seen}");
 }
 
+/// A row that tells the right return address and a wrong CFA is to blame for the frame behind its
+/// caller.
+#[test]
+fn an_error_that_the_right_return_address_hides() {
+    let dir = scratch("explain-hidden");
+    let profile = record_with(&dir, Arch::Aarch64, &["-c", "9973"], &["rust-hello"]);
+    let verdicts = ["wrong-tail", "invented-frame"].map(|v| format!("\"dwarf\":\"{v}\""));
+    let wrong = verdicts.iter().flat_map(|verdict| samples(&profile, verdict));
+    let told = wrong.into_iter().find_map(|n| {
+        let text = explained(&profile, &[&n, "--method", "dwarf"]);
+        text.contains("the error is at #0 ").then_some(text)
+    });
+    let text = told.expect("no sample of this kind");
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("from #1 ") && said.contains(", where #2 "), "{text}");
+    assert!(said.contains("the true one is 0x") && !said.contains("in force there"), "{text}");
+}
+
 /// Elements of an XML document, if it is well-formed: tags are closed in order, attributes
 /// are quoted, text has no bare `&` or `<`.
 fn elements(xml: &str) -> Vec<String> {
