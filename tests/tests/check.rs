@@ -60,6 +60,25 @@ fn frame_pointers_are_wrong_without_frames() {
         let finished = check(arch, &["recursion-glibc", "--method", "fp"]);
         assert_eq!(finished.status, 1, "{arch}");
         assert!(finished.stdout.contains("fp: "), "{arch}: {}", finished.stdout);
+        let one = [" wrong\n", " ways\n"].iter().any(|end| finished.stderr.ends_with(end));
+        assert!(one, "one method: {}", finished.stderr);
+    }
+}
+
+/// The last line says how much is without a row, and what is wrong in which method.
+#[test]
+fn the_last_line() {
+    let uncovered = check(Arch::X86_64, &["leaf", "--method", "sframe"]);
+    let words = "43 instructions checked (no row: sframe 43), nothing is wrong\n";
+    assert!(uncovered.status == 0 && uncovered.stderr.ends_with(words), "{uncovered:?}");
+    for arch in Arch::ALL {
+        let all = check(arch, &["leaf"]);
+        let report = Report::of(arch, &["leaf"]);
+        let [fp, framehop] = ["fp", "framehop"].map(|m| report.faults_of(m).count());
+        let fp = format!(" wrong: fp {fp}");
+        assert!(all.stderr.contains(&fp), "{fp}: {all:?}");
+        let last = format!(", framehop {framehop}\n");
+        assert!(framehop == 0 || all.stderr.ends_with(&last), "{last}: {all:?}");
     }
 }
 
@@ -219,8 +238,8 @@ fn one_instruction_may_be_wrong_in_several_ways() {
         1000.. => format!("{},{:03}", n / 1000, n % 1000),
         _ => n.to_string(),
     };
-    let words = format!("{} wrong in {} ways\n", thousands(places.len()), thousands(faults));
-    assert!(finished.stderr.ends_with(&words), "{words:?}: {}", finished.stderr);
+    let words = format!(", {} wrong in {} ways: fp ", thousands(places.len()), thousands(faults));
+    assert!(finished.stderr.contains(&words), "{words:?}: {}", finished.stderr);
     for fault in report.kind("fault") {
         assert!(number(&fault["times"]) <= number(&fault["checked"]), "{fault}");
     }

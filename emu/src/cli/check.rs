@@ -21,7 +21,7 @@ use crate::engine::schedule::{MAX_BLOCKS, Visits};
 use crate::export::ExportError;
 use crate::grade::Methods;
 use crate::grade::check::build::{Run, report};
-use crate::grade::check::overview::wrong;
+use crate::grade::check::overview::{Overview, wrong};
 use crate::grade::check::report::{Fault, Header, SCHEMA, VERSION};
 use crate::grade::check::{Baseline, Checker, Report, page};
 use crate::kernel::run;
@@ -238,10 +238,42 @@ fn said(
         }
     };
     format!(
-        "emu: {name} {}; {} instructions checked, {faults}\n",
+        "emu: {name} {}; {} instructions checked{}, {faults}{}\n",
         ending_words(ending),
-        grouped(report.summary.pcs)
+        grouped(report.summary.pcs),
+        without_a_row(report),
+        by_method(report, new)
     )
+}
+
+/// ` (no row: dwarf 12, sframe 43)`: how many of the instructions a method has no rule for.
+fn without_a_row(report: &Report) -> String {
+    let total = Overview::new(report).total;
+    let counts = report.header.methods.iter().zip(total).map(|(m, c)| (&**m, c.no_coverage));
+    match listed(counts) {
+        list if list.is_empty() => String::new(),
+        list => format!(" (no row: {})", list.join(", ")),
+    }
+}
+
+/// `: fp 11, framehop 24`: what is wrong in which method, if there are several.
+fn by_method(report: &Report, new: &[&Fault]) -> String {
+    let count = |method: &str| {
+        let mut at: Vec<_> = new.iter().filter(|f| f.method == method).map(|f| f.address).collect();
+        at.dedup();
+        at.len() as u64
+    };
+    let methods = &report.header.methods;
+    match listed(methods.iter().map(|method| (&**method, count(method)))) {
+        list if list.is_empty() || methods.len() == 1 => String::new(),
+        list => format!(": {}", list.join(", ")),
+    }
+}
+
+/// The counts that are not 0, in words.
+fn listed<'m>(counts: impl Iterator<Item = (&'m str, u64)>) -> Vec<String> {
+    let some = counts.filter(|(_, count)| *count > 0);
+    some.map(|(method, count)| format!("{method} {}", grouped(count))).collect()
 }
 
 fn count(n: usize) -> String {
