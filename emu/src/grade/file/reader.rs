@@ -190,7 +190,12 @@ impl<R: BufRead> Reader<R> {
             if end.is_none_or(|end| start < end) || piece.bytes.0.is_empty() {
                 return Err(self.damaged(format!("memory at {start:#x} is out of order")));
             }
-            end = start.checked_add(piece.bytes.0.len() as u64);
+            // Not empty, see above.
+            let Some(last) = start.checked_add(piece.bytes.0.len() as u64 - 1) else {
+                let what = format!("memory at {start:#x} ends behind the address space");
+                return Err(self.damaged(what));
+            };
+            end = last.checked_add(1);
         }
         Ok(())
     }
