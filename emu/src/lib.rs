@@ -11,7 +11,7 @@
 //!
 //! One concept a folder; dependencies point downwards in this list:
 //! [`cli`] → [`recording`] → [`show`] / [`export`] / [`deferred`] / [`timeline`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
-//! `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
+//! [`numbers`] writes numbers for people. `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
 
 pub mod cli;
 pub mod deferred;
@@ -22,6 +22,7 @@ pub mod grade;
 pub mod kernel;
 pub mod loader;
 pub mod mem;
+pub mod numbers;
 pub mod perf;
 pub mod recording;
 pub mod show;

@@ -10,6 +10,7 @@
 //! * [`harness`]: runs a guest in this process, through the library.
 //! * [`laws`]: what holds at every return to user mode and at the end of every run.
 //! * [`program`]: runs the built program `emu`.
+//! * [`mod@check`]: runs `emu check` and reads its report.
 //! * [`verdicts`]: a run that judges every unwinding method at every instruction.
 //! * [`trace`]: a run that stops at every instruction, and a check of that run itself.
 //! * [`symbols`]: callchains by name.
@@ -23,6 +24,7 @@
 
 pub mod bless;
 pub mod captures;
+pub mod check;
 pub mod elf;
 pub mod generator;
 pub mod harness;

@@ -18,6 +18,7 @@ use arch::{Arch, Regs};
 use emu::engine::schedule::Visits;
 use emu::export::Images;
 use emu::grade::check::Checker;
+use emu::grade::files::Mapped;
 use emu::grade::followed::{Followed, Follower};
 use emu::grade::methods::{Methods, NoCaller};
 use emu::kernel::user::Present;
@@ -62,10 +63,11 @@ pub fn steps(harness: &Harness, program: &Arc<[u8]>) -> Verdicts {
         for (&pc, record) in results.pcs {
             for id in results.checked {
                 let (name, found) = (&results.names[id.0], &record.methods[id.0]);
-                let right = record.checked - found.wrong - found.no_coverage;
+                let wrong = found.times_wrong();
+                let right = record.checked - wrong - found.no_coverage;
                 for (verdict, count) in [
                     (Verdict::Right, right),
-                    (Verdict::Wrong, found.wrong),
+                    (Verdict::Wrong, wrong),
                     (Verdict::Uncovered, found.no_coverage),
                 ] {
                     if count > 0 {
@@ -143,7 +145,6 @@ struct Walker(Followed<Inner>);
 struct Inner {
     stack: Stack,
     methods: Methods,
-    images: Images,
     verdicts: Collected,
 }
 
@@ -153,10 +154,10 @@ impl Walker {
         let inner = Inner {
             stack: Stack::new(regs.arch, regs.sp()),
             methods: Methods::new(regs.arch),
-            images: images(regs.arch, program),
             verdicts: Collected::new(program),
         };
-        Walker(Followed::start(state, inner).unwrap())
+        let images = images(regs.arch, program);
+        Walker(Followed::start(state, images, inner).unwrap())
     }
 }
 
@@ -169,12 +170,8 @@ impl Follower for Inner {
         &mut self.stack
     }
 
-    fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
-        let image = self.images.get(path, &emu::perf::record::FileId::None);
-        if let Some(bytes) = image.bytes() {
-            self.stack.functions_mut().map(&bytes, addr, pgoff);
-            self.methods.map(path, &bytes, addr, pgoff);
-        }
+    fn map(&mut self, file: Mapped) {
+        self.methods.map(&file);
     }
 
     fn sampled(&mut self, regs: &Regs, sp_was_set: bool, mut memory: Present<'_>) {

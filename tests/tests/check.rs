@@ -3,65 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use arch::Arch;
 use emu::grade::check::Wrong;
 use emu::grade::point::ProgramPoint;
 use serde_json::Value;
-use tests::program::{Finished, emu, finish};
+use tests::check::{Report, check, number, refused};
 use tests::{bless, root, scratch};
-
-fn check(arch: Arch, words: &[&str]) -> Finished {
-    finish(emu(&["check", "--arch", arch.name()]).args(words))
-}
-
-/// A report in JSON, as objects.
-struct Report(Vec<Value>);
-
-impl Report {
-    /// Of a check that found something or nothing.
-    fn of(arch: Arch, words: &[&str]) -> Report {
-        let finished = check(arch, &[&["--format", "json"], words].concat());
-        assert!(matches!(finished.status, 0 | 1), "{words:?}: {finished:?}");
-        let report = Report::parse(&finished.stdout);
-        assert_eq!(finished.status == 1, report.kind("fault").next().is_some(), "{words:?}");
-        report
-    }
-
-    fn parse(text: &str) -> Report {
-        let lines = text.lines().map(|line| serde_json::from_str(line).expect(line));
-        Report(lines.collect())
-    }
-
-    fn kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
-        self.0.iter().filter(move |line| line["kind"] == kind)
-    }
-
-    fn header(&self) -> &Value {
-        &self.0[0]
-    }
-
-    fn summary(&self) -> &Value {
-        self.0.last().unwrap()
-    }
-
-    fn faults_of<'r>(&'r self, method: &'r str) -> impl Iterator<Item = &'r Value> {
-        self.kind("fault").filter(move |fault| fault["method"] == method)
-    }
-
-    fn methods(&self) -> Vec<&str> {
-        strings(&self.header()["methods"])
-    }
-}
-
-fn strings(list: &Value) -> Vec<&str> {
-    list.as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect()
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
-}
 
 /// Right, wrong and without row, of each method, over all points.
 fn sums(points: &Value, methods: usize) -> Vec<[u64; 3]> {
@@ -112,7 +60,79 @@ fn frame_pointers_are_wrong_without_frames() {
         let finished = check(arch, &["recursion-glibc", "--method", "fp"]);
         assert_eq!(finished.status, 1, "{arch}");
         assert!(finished.stdout.contains("fp: "), "{arch}: {}", finished.stdout);
+        let one = [" wrong\n", " ways\n"].iter().any(|end| finished.stderr.ends_with(end));
+        assert!(one, "one method: {}", finished.stderr);
     }
+}
+
+/// The last line says how much is without a row, and what is wrong in which method.
+#[test]
+fn the_last_line() {
+    let uncovered = check(Arch::X86_64, &["leaf", "--method", "sframe"]);
+    let words = "43 instructions checked (no row: sframe 43), nothing is wrong\n";
+    assert!(uncovered.status == 0 && uncovered.stderr.ends_with(words), "{uncovered:?}");
+    for arch in Arch::ALL {
+        let all = check(arch, &["leaf"]);
+        let report = Report::of(arch, &["leaf"]);
+        let [fp, framehop] = ["fp", "framehop"].map(|m| report.faults_of(m).count());
+        let fp = format!(" wrong: fp {fp}");
+        assert!(all.stderr.contains(&fp), "{fp}: {all:?}");
+        let last = format!(", framehop {framehop}\n");
+        assert!(framehop == 0 || all.stderr.ends_with(&last), "{last}: {all:?}");
+    }
+}
+
+/// A signal came at the first instruction of `faults`, behind another function.
+#[test]
+fn an_interrupted_address_is_in_its_own_function() {
+    for arch in Arch::ALL {
+        let report = Report::of(arch, &["zoo-sigframe-first-insn", "--method", "fp"]);
+        let interrupted: Vec<&Value> = report
+            .kind("fault")
+            .map(|f| &f["expected"])
+            .filter(|caller| caller["address_kind"] == "interrupted")
+            .collect();
+        assert!(!interrupted.is_empty(), "{arch}");
+        assert!(interrupted.iter().all(|c| c["place"] == "faults+0x0"), "{arch}: {interrupted:?}");
+        let words = ["zoo-sigframe-first-insn", "--method", "fp", "--details", "0"];
+        let table = check(arch, &words).stdout;
+        assert!(table.contains(" (faults+0x0, interrupted)"), "{table}");
+    }
+}
+
+/// The row of a signal's frame without the 'S' in its augmentation: the step comes to the right
+/// address, and the next one looks up another function.
+#[test]
+fn a_lost_s_is_wrong() {
+    let dir = scratch("check-lost-s");
+    let mut bytes =
+        std::fs::read(root().join("guests/bin/x86_64/zoo-sigframe-first-insn")).unwrap();
+    let at = bytes.windows(4).position(|w| w == b"zRS\0").unwrap();
+    let start = at - 9; // length, id, version
+    let length = u32::from_le_bytes(bytes[start..start + 4].try_into().unwrap());
+    let end = start + 4 + length as usize;
+    bytes.remove(at + 2);
+    bytes.insert(end - 1, 0); // DW_CFA_nop
+    let lost = dir.join("lost-s");
+    std::fs::write(&lost, bytes).unwrap();
+    let words = ["--method", "dwarf", lost.to_str().unwrap()];
+    let report = Report::of(Arch::X86_64, &words);
+    let faults: Vec<&Value> = report.kind("fault").collect();
+    assert!(!faults.is_empty());
+    for fault in faults {
+        assert_eq!(
+            (&fault["function"], &fault["wrong"]),
+            (&"restorer".into(), &"kind of address".into())
+        );
+        let (expected, found) = (&fault["expected"], &fault["found"]);
+        assert_eq!(expected["return_address"], found["return_address"]);
+        let kinds = [&expected["address_kind"], &found["address_kind"]];
+        assert_eq!(kinds, ["interrupted", "return"]);
+        assert_eq!([&expected["place"], &found["place"]], ["faults+0x0", "neighbour+0x8"]);
+    }
+    let table = check(Arch::X86_64, &words).stdout;
+    assert!(table.contains(": wrong kind of address in "), "{table}");
+    assert!(table.contains(" (neighbour+0x8, a return address)"), "{table}");
 }
 
 #[test]
@@ -149,8 +169,13 @@ fn assert_sums(report: &Report, methods: usize) {
     let total = sums(&summary["points"], methods);
     for (n, [right, wrong, uncovered]) in total.iter().enumerate() {
         assert_eq!(right + wrong + uncovered, checked);
-        assert_eq!(number(&summary["faults"][n]), *wrong);
-        assert_eq!(report.faults_of(report.methods()[n]).count() as u64, *wrong);
+        let faults: Vec<&Value> = report.faults_of(report.methods()[n]).collect();
+        assert_eq!(number(&summary["faults"][n]), faults.len() as u64);
+        // One or several for each instruction, each of another kind.
+        let places: BTreeSet<String> = faults.iter().map(|f| f["address"].to_string()).collect();
+        assert_eq!(places.len() as u64, *wrong);
+        let kinds: BTreeSet<_> = faults.iter().map(|f| identity(f)).collect();
+        assert_eq!(kinds.len(), faults.len());
     }
     let mut functions = vec![[0; 3]; methods];
     let (mut pcs, mut undecided) = (0, 0);
@@ -199,81 +224,34 @@ fn the_same_check_has_the_same_bytes() {
     }
 }
 
+/// An instruction that is wrong in several ways has a fault for each, and the words say so.
 #[test]
-fn known_faults_do_not_count() {
-    let dir = scratch("check-baseline");
-    let file = dir.join("known.jsonl");
-    let name = file.to_str().unwrap();
-    for arch in Arch::ALL {
-        let words = ["nested-nofp", "--method", "fp,dwarf"];
-        let written = check(arch, &[&words[..], &["--format", "json", "-o", name]].concat());
-        assert_eq!(written.status, 1, "{written:?}");
-        let again = || check(arch, &[&words[..], &["--baseline", name]].concat());
-        let same = again();
-        assert_eq!(same.status, 0, "{same:?}");
-        assert!(same.stderr.contains("nothing new is wrong ("), "{same:?}");
-        assert!(!same.stdout.contains("newly wrong"), "{same:?}");
-
-        let text = std::fs::read_to_string(&file).unwrap();
-        let fault = text.lines().filter(|l| l.contains(r#""kind":"fault""#)).nth(5).unwrap();
-        std::fs::write(&file, text.replace(&format!("{fault}\n"), "")).unwrap();
-        let one = again();
-        assert_eq!(one.status, 1, "{one:?}");
-        assert!(one.stderr.contains(" 1 newly wrong ("), "{one:?}");
-        assert!(one.stdout.contains("fp: 1 newly wrong"), "{one:?}");
-        let fault: Value = serde_json::from_str(fault).unwrap();
-        let place = format!(
-            "  {}+{} in ",
-            fault["function"].as_str().unwrap(),
-            fault["offset"].as_str().unwrap()
-        );
-        let named: Vec<&str> =
-            one.stdout.lines().filter(|l| l.contains("+0x") && l.contains(" of ")).collect();
-        assert!(named.len() == 1 && named[0].starts_with(&place), "{place:?}: {named:?}");
+fn one_instruction_may_be_wrong_in_several_ways() {
+    let words = ["recursion-glibc", "--method", "fp,framehop"];
+    let finished = check(Arch::X86_64, &words);
+    let report = Report::of(Arch::X86_64, &words);
+    let faults = report.kind("fault").count();
+    let places: BTreeSet<_> =
+        report.kind("fault").map(|f| ["pc", "method"].map(|k| f[k].to_string())).collect();
+    assert!(faults > places.len(), "{faults}");
+    let thousands = |n: usize| match n {
+        1000.. => format!("{},{:03}", n / 1000, n % 1000),
+        _ => n.to_string(),
+    };
+    let words = format!(", {} wrong in {} ways: fp ", thousands(places.len()), thousands(faults));
+    assert!(finished.stderr.contains(&words), "{words:?}: {}", finished.stderr);
+    for fault in report.kind("fault") {
+        assert!(number(&fault["times"]) <= number(&fault["checked"]), "{fault}");
     }
-}
-
-#[test]
-fn a_damaged_baseline_is_refused_with_its_line() {
-    let dir = scratch("check-damaged");
-    let file = dir.join("known.jsonl");
-    let whole = check(Arch::X86_64, &["leaf", "--format", "json"]).stdout;
-    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-    let cut = lines[..lines.len() - 1].concat();
-    let ends = format!("it ends after line {},", lines.len() - 1);
-    let damaged = whole.replacen(r#""offset":"0x"#, r#""offset":"x"#, 1);
-    let at = damaged.lines().position(|l| l.contains(r#""offset":"x"#)).unwrap() + 1;
-    let newer = whole.replacen(r#""version":1"#, r#""version":2"#, 1);
-    let cases = [
-        (cut, ends),
-        (damaged, format!("line {at}: ")),
-        (newer, "version 2 ".to_owned()),
-        ("\u{0}\n".to_owned(), "line 1: ".to_owned()),
-        (lines[1..].concat(), "line 1: a report has one header".to_owned()),
-    ];
-    for (text, error) in cases {
-        std::fs::write(&file, text).unwrap();
-        refused(&["leaf", "--baseline", file.to_str().unwrap()], &["known.jsonl: ", &error]);
-    }
-    refused(&["leaf", "--baseline", "/no/such/file"], &["--baseline /no/such/file: "]);
-}
-
-/// One line with these words, and nothing is run.
-fn refused(words: &[&str], all: &[&str]) {
-    let finished = check(Arch::X86_64, words);
-    assert_eq!((finished.status, &*finished.stdout), (125, ""), "{words:?}: {finished:?}");
-    let line = &finished.stderr;
-    assert!(line.starts_with("emu: ") && line.lines().count() == 1, "{line:?}");
-    all.iter().for_each(|part| assert!(line.contains(part), "{part:?} is not in {line:?}"));
 }
 
 #[test]
 fn options_that_make_no_sense() {
     refused(&["leaf", "--method", "nonsense"], &["--method: ", "nonsense", "framehop"]);
     refused(&["leaf", "--format", "pdf"], &["pdf"]);
-    // The guest has run by then.
+    // That is seen before the guest runs.
     let lost = check(Arch::X86_64, &["leaf", "-o", "/no/such/dir/file", "--method", "dwarf"]);
-    assert_eq!(lost.status, 125, "{lost:?}");
+    assert_eq!((lost.status, &*lost.stdout), (125, ""), "{lost:?}");
     assert!(lost.stderr.starts_with("emu: -o /no/such/dir/file: cannot write it: "), "{lost:?}");
     assert_eq!(lost.stderr.lines().count(), 1, "{lost:?}");
 }
@@ -355,6 +333,9 @@ fn every_field_is_described_and_nothing_else() {
                 points.extend(by_point.keys().cloned());
                 by_point.values().for_each(|counts| add("counts", &counts[0]));
             }
+            if line["symbol"].is_object() {
+                add("symbol", &line["symbol"]);
+            }
             for caller in [&line["expected"], &line["found"]] {
                 if caller.is_object() {
                     add("caller", caller);
@@ -373,6 +354,7 @@ fn every_field_is_described_and_nothing_else() {
     let all = [
         Wrong::Cfa,
         Wrong::ReturnAddress,
+        Wrong::AddressKind,
         Wrong::Registers,
         Wrong::Invented,
         Wrong::ClaimedComplete,
@@ -395,65 +377,6 @@ fn the_described_example_is_real() {
         let (json, _) = block.split_once("```").unwrap();
         let value: Value = serde_json::from_str(json).unwrap();
         assert!(report.0.contains(&value), "not in the report: {json}");
-    }
-}
-
-/// Reports that were written once are read for ever, as baselines; and whatever else a file
-/// holds, reading it ends.
-#[test]
-fn baselines_of_the_corpus_are_read() {
-    for (path, bytes) in corpus() {
-        emu::grade::check::baseline::fuzz_baseline(&bytes);
-        let whole = emu::grade::check::Baseline::read(&*bytes);
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        assert_eq!(whole.is_ok(), !name.starts_with("bad-"), "{name}: {whole:?}");
-    }
-}
-
-fn corpus() -> Vec<(std::path::PathBuf, Vec<u8>)> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/baseline");
-    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() >= 8, "{files:?}");
-    files.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
-}
-
-#[test]
-fn mutated_baselines_break_no_promise() {
-    const WORDS: [&str; 10] = [
-        "null",
-        "-1",
-        "1e999",
-        "\"0xfffffffffffffffff\"",
-        "[[[[[[[[",
-        "{\"kind\":",
-        "\n",
-        "\\u0000",
-        "18446744073709551616",
-        "\"\\ud800\"",
-    ];
-    let files = corpus();
-    // xorshift64
-    let mut state = 0x6261_7365_6c69_6e65_u64;
-    let mut below = |n: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % n.max(1) as u64) as usize
-    };
-    for _ in 0..4_000 {
-        let mut bytes = files[below(files.len())].1.clone();
-        for _ in 0..=below(3) {
-            let at = below(bytes.len());
-            match below(5) {
-                0 => bytes.iter_mut().skip(at).take(1).for_each(|b| *b ^= 1 << below(8)),
-                1 => bytes.truncate(at),
-                2 => drop(bytes.splice(at..at, WORDS[below(WORDS.len())].bytes())),
-                3 => bytes.extend_from_within(at..(at + below(400)).min(bytes.len())),
-                _ => drop(bytes.drain(at..(at + below(40)).min(bytes.len()))),
-            }
-        }
-        emu::grade::check::baseline::fuzz_baseline(&bytes);
     }
 }
 

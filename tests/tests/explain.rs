@@ -95,9 +95,65 @@ fn a_replay_is_what_was_graded() {
 /// The numbers of the samples of which the truth file says `words`.
 fn samples(profile: &Path, words: &str) -> Vec<String> {
     let lines = std::fs::read_to_string(truth(profile)).unwrap();
-    let samples = lines.lines().filter(|line| line.starts_with("{\"sample\""));
-    let with = samples.zip(1..).filter(|(line, _)| line.contains(words));
+    let all = lines.lines().filter(|line| is_sample(line)).zip(1..);
+    let with = all.filter(|(line, _)| line.starts_with("{\"sample\"") && line.contains(words));
     with.map(|(_, n): (_, usize)| n.to_string()).collect()
+}
+
+fn is_sample(line: &str) -> bool {
+    line.starts_with("{\"sample\"") || line.starts_with("{\"undecided\"")
+}
+
+/// The instruction of each sample, as `--format script` has them.
+fn script(arch: Arch, events: &[&str], guest: &str) -> Vec<u64> {
+    let mut command = emu(&["run", "-q", "--arch", arch.name(), "--format", "script", "-o", "-"]);
+    let finished = finish(command.args(events).arg(guest));
+    let samples = finished.stdout.split("\n\n").filter(|sample| !sample.trim().is_empty());
+    let first = |sample: &str| {
+        sample
+            .lines()
+            .find_map(|l| l.strip_prefix([' ', '\t'])?.split_whitespace().next().map(str::to_owned))
+    };
+    samples.map(|s| u64::from_str_radix(&first(s).unwrap(), 16).unwrap()).collect()
+}
+
+/// N is the n-th sample of the profile, also where some have no true stack; of these the place
+/// is told and the reason.
+#[test]
+fn samples_have_the_numbers_of_the_script() {
+    let dir = scratch("explain-numbers");
+    for arch in Arch::ALL {
+        for guest in ["zoo-coroutine", "zoo-longjmp"] {
+            let events = ["-e", "instructions:u", "-c", "7"];
+            let script = script(arch, &events, guest);
+            let profile = record_with(&dir, arch, &events, &[guest]);
+            let lines = std::fs::read_to_string(truth(&profile)).unwrap();
+            let all: Vec<serde_json::Value> = lines
+                .lines()
+                .filter(|line| is_sample(line))
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+            let sample =
+                |line: &serde_json::Value| line.as_object().unwrap().values().next().cloned();
+            let pcs: Vec<String> =
+                all.iter().map(|l| sample(l).unwrap()["pc"].to_string()).collect();
+            let expected: Vec<String> = script.iter().map(|pc| format!("\"{pc:#x}\"")).collect();
+            assert_eq!(pcs, expected, "{arch} {guest}");
+            let undecided = all.iter().position(|line| line["undecided"].is_object());
+            let n = undecided.unwrap_or_else(|| panic!("{arch} {guest}: all have a stack")) + 1;
+            let text = explained(&profile, &[&n.to_string()]);
+            assert!(text.starts_with(&format!("sample {n}: ")), "{text}");
+            assert!(text.contains(&format!("=> {:x}  ", script[n - 1])), "{text}");
+            assert!(text.contains("not known, nothing was graded\n  "), "{text}");
+            assert!(text.contains(" has left the innermost frame, but"), "{text}");
+            let refused = refused(&profile, &[&n.to_string(), "--svg", "-"]);
+            assert!(refused.contains(&format!("the true stack of sample {n} is not known")));
+            // The one behind it.
+            let next = (n..all.len()).find(|&i| all[i]["sample"].is_object()).unwrap() + 1;
+            let text = explained(&profile, &[&next.to_string()]);
+            assert!(text.contains(&format!("=> {:x}  ", script[next - 1])), "{text}");
+        }
+    }
 }
 
 /// The part of an explanation about a method: its frames, with where the next one was read.
@@ -167,6 +223,26 @@ fn recursion_is_not_matched_by_address_alone() {
     }
 }
 
+/// Functions that have made tail calls are told, with the frame that they led to.
+#[test]
+fn tail_callers_are_told() {
+    let dir = scratch("explain-tail");
+    for arch in Arch::ALL {
+        let profile =
+            record_with(&dir, arch, &["-e", "instructions:u", "-c", "1"], &["zoo-tail-call"]);
+        let with = samples(&profile, "\"tail_callers\":[{");
+        assert!(!with.is_empty(), "{arch}");
+        let told: Vec<String> = with.iter().map(|n| explained(&profile, &[n])).collect();
+        // first jumped to second, second to third.
+        let chain = |text: &String| {
+            let second = text.split("\n       tail-called from second+0x").nth(1)?;
+            let mut lines = second.lines().skip(1);
+            lines.next()?.starts_with("       tail-called from first+0x").then_some(())
+        };
+        assert!(told.iter().any(|text| chain(text).is_some()), "{arch}: {told:?}");
+    }
+}
+
 /// A frame record that leads to itself is told once.
 #[test]
 fn a_loop() {
@@ -217,6 +293,24 @@ fn an_overwritten_return_address() {
         assert!(word.ends_with(" was here, dwarf takes what it holds now"), "{word}");
     }
     assert!(seen > 2, "{seen}");
+}
+
+/// A row that tells the right return address and a wrong CFA is to blame for the frame behind its
+/// caller.
+#[test]
+fn an_error_that_the_right_return_address_hides() {
+    let dir = scratch("explain-hidden");
+    let profile = record_with(&dir, Arch::Aarch64, &["-c", "9973"], &["rust-hello"]);
+    let verdicts = ["wrong-tail", "invented-frame"].map(|v| format!("\"dwarf\":\"{v}\""));
+    let wrong = verdicts.iter().flat_map(|verdict| samples(&profile, verdict));
+    let told = wrong.into_iter().find_map(|n| {
+        let text = explained(&profile, &[&n, "--method", "dwarf"]);
+        text.contains("the error is at #0 ").then_some(text)
+    });
+    let text = told.expect("no sample of this kind");
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("from #1 ") && said.contains(", where #2 "), "{text}");
+    assert!(said.contains("the true one is 0x") && !said.contains("in force there"), "{text}");
 }
 
 /// Elements of an XML document, if it is well-formed: tags are closed in order, attributes

@@ -112,7 +112,7 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     (
         "cli",
         &[
@@ -130,15 +130,16 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "loader",
             "mem",
             "engine",
+            "numbers",
         ],
     ),
     ("recording", &["export", "kernel", "perf", "loader", "engine"]),
-    ("explain", &["grade", "show", "truth", "symbols"]),
-    ("grade", &["show", "truth", "export", "symbols", "kernel", "perf", "engine"]),
+    ("explain", &["grade", "show", "truth", "symbols", "numbers"]),
+    ("grade", &["show", "truth", "export", "symbols", "kernel", "perf", "engine", "numbers"]),
     ("show", &["symbols"]),
     ("truth", &["engine"]),
     ("export", &["symbols", "perf"]),
-    ("timeline", &["kernel", "perf"]),
+    ("timeline", &["kernel", "perf", "numbers"]),
     ("deferred", &["kernel", "mem", "engine"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),
     ("symbols", &["perf"]),
@@ -146,6 +147,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("loader", &["mem"]),
     ("mem", &["engine"]),
     ("engine", &[]),
+    ("numbers", &[]),
 ];
 
 /// Dependencies of folders point downwards only.

@@ -76,3 +76,29 @@ fn exceptions() {
         assert_eq!(dwarf, "100 %", "{arch}");
     });
 }
+
+/// A sample before the kernel has saved the registers has those of an earlier entry: no unwinder
+/// is to blame for that. aarch64 masks even pseudo-NMIs there.
+#[test]
+fn stale_registers_are_not_graded() {
+    let dir = tests::scratch("truth-stale");
+    for guest in ["golden-fp", "syscalls-glibc"] {
+        let profile = dir.join(guest);
+        let mut command = emu(&["run", "--truth", "--arch", "x86_64", "-c", "101", "-o"]);
+        let finished = finish(command.arg(&profile).arg(guest));
+        let line = finished.stderr.lines().find(|l| l.contains("against the true stack"));
+        let line = line.unwrap_or_else(|| panic!("{guest}: {finished:?}"));
+        assert!(line.contains(" before the kernel had saved the registers: "), "{guest}: {line}");
+        let (_, dwarf) = line.split_once(", dwarf ").unwrap();
+        let (dwarf, _) = dwarf.split_once(", sframe ").unwrap();
+        // Two samples are at code without a row.
+        let wrong = ["tail", "invented", "missing", "truncated", "looping", "off by"];
+        assert!(wrong.iter().all(|words| !dwarf.contains(words)), "{guest}: {line}");
+        let truth = std::fs::read_to_string(format!("{}.truth", profile.display())).unwrap();
+        let mut samples =
+            truth.lines().filter(|l| l.starts_with("{\"sample\"") || l.starts_with("{\"undec"));
+        let n = samples.position(|l| l.contains("\"why\":\"unsaved\"")).unwrap() + 1;
+        let told = finish(emu(&["explain"]).arg(&profile).arg(n.to_string())).stdout;
+        assert!(told.contains("had not saved the registers yet"), "{told}");
+    }
+}

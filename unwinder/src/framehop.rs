@@ -1,7 +1,8 @@
 //! The framehop crate as a [`ThirdParty`].
 //!
 //! framehop restores the stack pointer and the frame pointer; it has no notion of a register
-//! that is unknown, so that these are 0 for it.
+//! that is unknown, so that these are 0 for it. A caller is a bare address for it, which its own
+//! walks take for a return address, be it one or what a signal has interrupted.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -91,6 +92,10 @@ impl Framehop {
 impl ThirdParty for Framehop {
     fn name(&self) -> &str {
         "framehop"
+    }
+
+    fn tells_interrupted(&self) -> bool {
+        false
     }
 
     fn load(&mut self, name: &str, bytes: &Arc<[u8]>, bias: u64) -> Result<(), String> {

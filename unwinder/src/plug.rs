@@ -21,6 +21,12 @@ pub trait ThirdParty {
     /// Why it cannot be unwound, in a few words.
     fn load(&mut self, name: &str, bytes: &Arc<[u8]>, bias: u64) -> Result<(), String>;
 
+    /// Whether it can tell an interrupted address from a return address, as the address of a
+    /// [`Step`]. If not, all of these are return addresses, and it is not graded by that.
+    fn tells_interrupted(&self) -> bool {
+        true
+    }
+
     /// Goes from the frame at `address` to its caller.
     ///
     /// # Errors
@@ -70,6 +76,8 @@ pub struct Step {
 pub enum Stop {
     /// The unwinder says that there is none: the outermost frame.
     Complete,
+    /// It has no rule for the place, because nothing that was loaded covers it.
+    NotCovered,
     /// It cannot get there, for a reason in its own words.
     Failed(String),
     /// As many frames as were asked for.

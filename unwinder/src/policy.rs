@@ -29,8 +29,8 @@ pub struct Policy {
     /// What a rule that cannot be applied means.
     pub on_failure: OnFailure,
     /// SFrame rules that need another register than the stack and the frame pointer are for
-    /// the topmost frame; elsewhere the next method is tried. The kernel has no other
-    /// registers.
+    /// the topmost frame; elsewhere, and for signal trampolines, the next method is tried: the
+    /// kernel has no other registers, and its series knows no signal frames.
     pub kernel_registers: bool,
 }
 

@@ -215,24 +215,34 @@ impl<D: Deref<Target = [u8]>, M: Memory> Attempt<'_, D, M> {
         let at = self.address.lookup();
         let no_module = Failure::NoRule(End::NoModule(self.address));
         let module = self.modules.find(at).ok_or(no_module)?;
-        match module.sframe_row(at).map_err(|miss| self.missed(miss))? {
-            sframe::Found::SignalTrampoline => self.signal(),
-            sframe::Found::Row(row) if self.refuses(&row) => Err(self.no_row()),
-            sframe::Found::Row(row) => {
-                apply(&row, self.address, self.registers, &[], self.memory).map_err(Failure::Rule)
+        let found = module.sframe_row(at).map_err(|miss| self.missed(miss))?;
+        let row = match found {
+            found if self.policy.kernel_registers => {
+                kernel_row(found, self.address, self.registers).ok_or_else(|| self.no_row())?
             }
-        }
-    }
-
-    /// The kernel has no registers but the stack and the frame pointer below the topmost
-    /// frame.
-    fn refuses(&self, row: &Row) -> bool {
-        let topmost = matches!(self.address, CodeAddress::Current(_));
-        self.policy.kernel_registers && !topmost && needs_registers(self.registers, row)
+            sframe::Found::SignalTrampoline => return self.signal(),
+            sframe::Found::Row(row) => row,
+        };
+        apply(&row, self.address, self.registers, &[], self.memory).map_err(Failure::Rule)
     }
 }
 
-pub(crate) fn needs_registers(registers: &Registers, row: &Row) -> bool {
+/// What the kernel makes of an SFrame answer: the row, unless the next method is tried. It has no
+/// registers but the stack and the frame pointer below the topmost frame, and does not know the
+/// frames that it makes for signals.
+pub(crate) fn kernel_row(
+    found: sframe::Found,
+    address: CodeAddress,
+    registers: &Registers,
+) -> Option<Row> {
+    let topmost = matches!(address, CodeAddress::Current(_));
+    match found {
+        sframe::Found::Row(row) if topmost || !needs_registers(registers, &row) => Some(row),
+        sframe::Found::Row(_) | sframe::Found::SignalTrampoline => None,
+    }
+}
+
+fn needs_registers(registers: &Registers, row: &Row) -> bool {
     let arch = registers.arch();
     let other = |register: u8| ![arch.sp(), arch.fp()].contains(&usize::from(register));
     let rule = |column: u8| match row.rule(column) {

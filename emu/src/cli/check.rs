@@ -9,21 +9,26 @@ use arch::Arch;
 
 use crate::cli::check_table::Table;
 use crate::cli::files;
+use crate::cli::grades::unknown_files;
 use crate::cli::machine::{self, Scope, Setup, Stop, exit_status, failure_of};
 use crate::cli::options::{CheckFormat, CheckOptions};
-use crate::cli::output::{Failure, Style, check_stdout, complain, status, to_stderr, written};
-use crate::cli::summary::{ending_words, grouped, unsupported};
+use crate::cli::output::{
+    Failure, Style, check_stdout, complain, one_line, status, to_stderr, written,
+};
+use crate::cli::summary::{ending_words, unsupported};
 use crate::cli::world;
-use crate::engine::schedule::Visits;
+use crate::engine::schedule::{MAX_BLOCKS, Visits};
 use crate::export::ExportError;
 use crate::grade::Methods;
 use crate::grade::check::build::{Run, report};
+use crate::grade::check::overview::{Overview, wrong};
 use crate::grade::check::report::{Fault, Header, SCHEMA, VERSION};
 use crate::grade::check::{Baseline, Checker, Report, page};
 use crate::kernel::run;
 use crate::kernel::state::PmuIrq;
 use crate::kernel::task::Ending;
 use crate::kernel::{Kernel, State};
+use crate::numbers::grouped;
 
 /// Status if something is wrong.
 const FAULTS: u8 = 1;
@@ -44,12 +49,10 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     let scope = Scope::default();
     let mut state =
         machine::start(&world, &options.machine, PmuIrq::Nmi, Vec::new(), scope, cmdline)?;
-    if let Some(known) = baseline.as_ref().filter(|b| b.arch() != state.arch.name()) {
-        let message =
-            format!("--baseline: it is for {}, the guest for {}", known.arch(), state.arch);
-        return Err(Failure::new(status::FAILURE, message));
+    let mut methods = methods(options, state.arch)?;
+    if let Some(known) = &baseline {
+        methods = comparable(known.header(), options, &world.name, state.arch, methods)?;
     }
-    let methods = methods(options, state.arch)?;
     let checker = start(options, &mut state, &methods)?;
     // Before the guest runs, which may take long.
     let output = options.output.as_deref().map(open).transpose()?;
@@ -73,6 +76,10 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
         let run = Run { header, arch: state.arch, instructions, executions };
         checker.read(|results| report_of(run, results))
     });
+    unknown_files(&checker.not_loaded(), checker.refused_mappings())
+        .iter()
+        .for_each(|line| complain(line));
+    refused(checker.refused_executions()).iter().for_each(|line| complain(line));
     let ending = outcome.map_err(failure_of)?;
     let new: Vec<&Fault> = match &baseline {
         Some(known) => report.faults.iter().filter(|f| !known.knows(f)).collect(),
@@ -102,6 +109,42 @@ fn methods(options: &CheckOptions, arch: Arch) -> Result<Vec<String>, Failure> {
     }
     let wanted = |name: &&String| options.methods.is_empty() || options.methods.contains(name);
     Ok(all.iter().filter(wanted).cloned().collect())
+}
+
+/// The methods whose faults can be compared with a baseline's, which was written as `known`
+/// says: all of `methods` if they were asked for by name, else those that it has.
+fn comparable(
+    known: &Header,
+    options: &CheckOptions,
+    guest: &str,
+    arch: Arch,
+    methods: Vec<String>,
+) -> Result<Vec<String>, Failure> {
+    let refuse = |why: String| Err(Failure::new(status::FAILURE, format!("--baseline: {why}")));
+    let file = |path: &str| one_line(path.rsplit('/').next().unwrap_or(path)).into_owned();
+    let has = one_line(&known.methods.join(", ")).into_owned();
+    if known.arch != arch.name() {
+        return refuse(format!("it is for {}, the guest for {arch}", one_line(&known.arch)));
+    }
+    if options.every && !known.every {
+        return refuse(
+            "it was written without --every, which finds more: write it anew with --every".into(),
+        );
+    }
+    let (both, more): (Vec<_>, Vec<_>) =
+        methods.into_iter().partition(|method| known.methods.contains(method));
+    if both.is_empty() || !options.methods.is_empty() && !more.is_empty() {
+        let more = more.join(", ");
+        return refuse(format!("it has no {more}, only {has}: check these, or write it anew"));
+    }
+    if file(&known.guest) != file(guest) {
+        let (was, is) = (file(&known.guest), file(guest));
+        complain(&format!("--baseline: it is of another guest, {was}, not of {is}"));
+    }
+    if !more.is_empty() {
+        complain(&format!("--baseline: only {has} is checked, as it was then"));
+    }
+    Ok(both)
 }
 
 fn start(
@@ -169,6 +212,17 @@ fn write(
     }
 }
 
+/// What is said of executions that nobody could look at.
+fn refused(executions: u64) -> Option<String> {
+    let s = if executions == 1 { "" } else { "s" };
+    let words = format!(
+        "{} execution{s} of code that came behind the first {} blocks were not checked",
+        grouped(executions),
+        grouped(MAX_BLOCKS as u64)
+    );
+    (executions > 0).then_some(words)
+}
+
 /// The last line.
 fn said(
     name: &str,
@@ -179,17 +233,49 @@ fn said(
 ) -> String {
     let faults = match (new.len(), baseline) {
         (0, None) => "nothing is wrong".to_owned(),
-        (n, None) => format!("{} wrong", count(n)),
+        (_, None) => wrong(new, false, grouped),
         (0, Some(_)) => format!("nothing new is wrong ({} known)", count(report.faults.len())),
         (n, Some(_)) => {
-            format!("{} newly wrong ({} known)", count(n), count(report.faults.len() - n))
+            format!("{} ({} known)", wrong(new, true, grouped), count(report.faults.len() - n))
         }
     };
     format!(
-        "emu: {name} {}; {} instructions checked, {faults}\n",
+        "emu: {name} {}; {} instructions checked{}, {faults}{}\n",
         ending_words(ending),
-        grouped(report.summary.pcs)
+        grouped(report.summary.pcs),
+        without_a_row(report),
+        by_method(report, new)
     )
+}
+
+/// ` (no row: dwarf 12, sframe 43)`: how many of the instructions a method has no rule for.
+fn without_a_row(report: &Report) -> String {
+    let total = Overview::new(report).total;
+    let counts = report.header.methods.iter().zip(total).map(|(m, c)| (&**m, c.no_coverage));
+    match listed(counts) {
+        list if list.is_empty() => String::new(),
+        list => format!(" (no row: {})", list.join(", ")),
+    }
+}
+
+/// `: fp 11, framehop 24`: what is wrong in which method, if there are several.
+fn by_method(report: &Report, new: &[&Fault]) -> String {
+    let count = |method: &str| {
+        let mut at: Vec<_> = new.iter().filter(|f| f.method == method).map(|f| f.address).collect();
+        at.dedup();
+        at.len() as u64
+    };
+    let methods = &report.header.methods;
+    match listed(methods.iter().map(|method| (&**method, count(method)))) {
+        list if list.is_empty() || methods.len() == 1 => String::new(),
+        list => format!(": {}", list.join(", ")),
+    }
+}
+
+/// The counts that are not 0, in words.
+fn listed<'m>(counts: impl Iterator<Item = (&'m str, u64)>) -> Vec<String> {
+    let some = counts.filter(|(_, count)| *count > 0);
+    some.map(|(method, count)| format!("{method} {}", grouped(count))).collect()
 }
 
 fn count(n: usize) -> String {

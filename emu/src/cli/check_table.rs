@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use crate::cli::output::{Style, one_line};
-use crate::cli::summary::grouped;
-use crate::grade::check::overview::{Overview, has_table, kind, share, times, varied};
+use crate::grade::check::overview::{Overview, has_table, kind, share, times, varied, wrong};
 use crate::grade::check::report::{ByMethod, Caller, Fault, Function};
 use crate::grade::check::{Baseline, Report};
+use crate::grade::file::FrameKind;
+use crate::numbers::grouped;
 
 /// Functions that the table shows.
 const FUNCTIONS: usize = 25;
@@ -136,8 +137,7 @@ impl Table<'_> {
                 continue;
             }
             let most = if self.details == 0 { usize::MAX } else { self.details };
-            let new = if self.baseline.is_some() { "newly wrong" } else { "wrong" };
-            let title = format!("{method}: {} {new}", grouped(faults.len() as u64));
+            let title = format!("{method}: {}", wrong(&faults, self.baseline.is_some(), grouped));
             let _ = writeln!(out, "\n{}", self.style.bold(&title));
             let total = faults.len();
             let shown = if total > most { varied(faults) } else { faults };
@@ -211,6 +211,11 @@ fn plain(text: &str) -> Item {
     (text.to_owned(), false)
 }
 
+/// Whether both tell the kind of their address, and not the same.
+fn kinds_differ(a: &Caller, b: &Caller) -> bool {
+    matches!((a.address_kind, b.address_kind), (Some(a), Some(b)) if a != b)
+}
+
 /// A caller: stack pointer, return address and, of its registers, those that differ from
 /// another one's. What differs is marked.
 fn caller(caller: &Caller, other: Option<&Caller>) -> Vec<Item> {
@@ -221,8 +226,14 @@ fn caller(caller: &Caller, other: Option<&Caller>) -> Vec<Item> {
     }
     let ra = caller.return_address;
     let place = if caller.place.is_empty() { "in no file".into() } else { one_line(&caller.place) };
-    let differs = other.is_some_and(|o| o.return_address != ra);
-    items.push((format!("ra={ra} ({place})"), differs));
+    let differs = other.is_some_and(|o| o.return_address != ra || kinds_differ(caller, o));
+    let kind = match caller.address_kind {
+        Some(FrameKind::Interrupted) => ", interrupted",
+        // Where it matters only.
+        Some(_) if other.is_some_and(|o| kinds_differ(caller, o)) => ", a return address",
+        _ => "",
+    };
+    items.push((format!("ra={ra} ({place}{kind})"), differs));
     for (name, v) in &caller.registers {
         if other.is_some_and(|o| o.registers.get(name).is_some_and(|o| o != v)) {
             items.push((format!("{name}={v}"), true));

@@ -1,31 +1,40 @@
 //! `emu explain`: one graded sample in words, and as a picture.
 
 use std::fmt::Write as _;
-use std::io::{BufReader, Read, Write as _};
+use std::io::{BufReader, ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arch::Arch;
 use clap::Args;
+use unwinder::{InstructionPointer, ReturnAddress};
 
 use crate::cli::files;
 use crate::cli::options::is_stdout;
 use crate::cli::output::{Failure, Style, complain, one_line, status, to_stdout, truth_of};
-use crate::cli::summary::grouped;
 use crate::cli::world;
 use crate::explain::why::{again, why};
-use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name, svg};
-use crate::grade::file::{Found, FrameKind, Reader, build_id};
+use crate::explain::{
+    Explained, Mark, Places, Replay, Row, Source, Stack, Unexplained, register_name, svg,
+};
+use crate::grade::file::{Answer, Found, Frame, FrameKind, Reader, Undecided, build_id};
+use crate::grade::{Grader, ProgramPoint};
 use crate::loader::vdso::Vdso;
+use crate::numbers::grouped;
 use crate::perf::record::FileId;
+use crate::truth::Doubt;
+use crate::truth::cut::MAX_LIVE_FRAMES;
 
 /// `emu explain`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is printed: where the sample is, with the code around it; the true stack; for each
+What is printed: where the sample is, with the code around it; the true stack, with the
+functions that made tail calls and have no frame any more; for each
 method its frames, with the rule that it applied at each (in the words of `emu show`) and
 where it found the next one; where it parts from the truth, and why; and the words of the
 stack from the stack pointer up, with what they are. Frames have the numbers of the true
-stack, #0 the innermost; a frame that does not exist is marked with ??.
+stack, #0 the innermost; a frame that does not exist is marked with ??. Of a sample whose true
+stack is not known (N counts these, too) the place is printed, and why it is not.
 
 Examples:
   emu run --truth golden-leaf        writes perf.data and perf.data.truth
@@ -48,6 +57,9 @@ pub struct ExplainOptions {
 
 /// Frames of a list that are printed; of a longer one the first and the last ones.
 const FRAMES: usize = 24;
+
+/// Tail callers of a frame that are printed.
+const TAIL_CALLERS: usize = 8;
 
 /// Columns of a line; rules that are longer go on in the next one.
 const COLUMNS: usize = 100;
@@ -72,15 +84,36 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
         let known = methods.join(", ");
         return Err(fail(&format!("--method {wrong}: the methods of this file are {known}")));
     }
-    let found = reader.find(options.sample).map_err(|e| fail(&e))?;
+    match reader.find(options.sample).map_err(|e| fail(&e))? {
+        Answer::Graded(found) => graded(options, found),
+        Answer::Undecided(found) if options.svg.is_some() => {
+            let n = found.sample.n;
+            Err(fail(&format!(
+                "--svg: the true stack of sample {n} is not known; without --svg, the reason is told"
+            )))
+        }
+        Answer::Undecided(found) => undecided(found),
+    }
+}
+
+/// Delivers the files that were mapped.
+fn loader<S>(found: &Found<S>) -> impl FnMut(&str) -> Option<Arc<[u8]>> + use<S> {
     let root = found.header.root.clone().map(PathBuf::from);
-    let mut images = world::images(found.arch, vdso_of(&found), root.as_deref());
-    let load = |path: &str| -> Option<Arc<[u8]>> { images.get(path, &FileId::None).bytes() };
-    let wanted = |name: &str| options.method.is_empty() || options.method.iter().any(|m| m == name);
-    let explained = Explained::new(found, load, wanted);
-    for missing in &explained.missing {
+    let mut images = world::images(found.arch, vdso_of(found), root.as_deref());
+    move |path: &str| images.get(path, &FileId::None).bytes()
+}
+
+fn complain_of(missing: &[String]) {
+    for missing in missing {
         complain(&format!("{missing}; its names and tables are left out"));
     }
+}
+
+fn graded(options: &ExplainOptions, found: Found) -> Result<u8, Failure> {
+    let load = loader(&found);
+    let wanted = |name: &str| options.method.is_empty() || options.method.iter().any(|m| m == name);
+    let explained = Explained::new(found, load, wanted);
+    complain_of(&explained.missing);
     match &options.svg {
         Some(to) if is_stdout(to.as_os_str()) => to_stdout(&svg::svg(&explained))?,
         Some(to) => {
@@ -92,15 +125,88 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
             // What is no regular file has no length.
             let _ = file.set_len(0);
             let picture = svg::svg(&explained);
-            file.write_all(picture.as_bytes()).map_err(|e| failed(e.to_string()))?;
+            match file.write_all(picture.as_bytes()) {
+                Err(e) if e.kind() != ErrorKind::BrokenPipe => return Err(failed(e.to_string())),
+                // The reader of a pipe has gone: it has seen enough.
+                _ => {}
+            }
         }
         None => to_stdout(&Words { e: &explained, style: Style::of_stdout() }.text())?,
     }
     Ok(0)
 }
 
+/// Says where a sample is, and why its true stack is not known.
+fn undecided(found: Found<Undecided>) -> Result<u8, Failure> {
+    let load = loader(&found);
+    let Unexplained { found, places, missing } = Unexplained::new(found, load);
+    complain_of(&missing);
+    let style = Style::of_stdout();
+    let (sample, regs) = (&found.sample, found.sample.regs(found.arch));
+    let place = Place { n: sample.n, pc: regs.pc, point: sample.point, arch: found.arch };
+    let mut text = place.text(&places, style);
+    let _ = writeln!(text, "\n{}", style.bold("the true stack is not known, nothing was graded"));
+    let sp = register_name(found.arch, found.arch.sp() as u8);
+    let why = match sample.why {
+        Doubt::BetweenStacks => format!(
+            "{sp}, {:x}, has left the innermost frame, but the return or jump that ends this \
+             frame has not happened yet: the code is about to change stacks, or to go on in an \
+             outer frame (longjmp, an exception, a coroutine)",
+            regs.sp()
+        ),
+        Doubt::Unsaved => "the kernel had been entered and had not saved the registers yet: the \
+             sample, user callchain included, has those of an earlier entry, and this is where \
+             that came from"
+            .to_owned(),
+        Doubt::TooDeep => format!(
+            "more than {} frames were live: those in the middle are not kept, and fewer than \
+             {} that lead here are",
+            grouped(MAX_LIVE_FRAMES as u64),
+            grouped(Grader::TRUTH as u64)
+        ),
+    };
+    let _ = writeln!(text, "  {}", wrapped(&why, 2, 2));
+    to_stdout(&text)?;
+    Ok(0)
+}
+
+/// Where a sample is.
+struct Place {
+    n: u64,
+    pc: u64,
+    point: ProgramPoint,
+    arch: Arch,
+}
+
+impl Place {
+    /// The first lines, with the code.
+    fn text(&self, places: &Places, style: Style) -> String {
+        let address = InstructionPointer(self.pc).into();
+        let file = places.file(address).map_or("no file".into(), one_line);
+        let mut text = style.bold(&format!("sample {}", self.n));
+        let name = one_line(&places.name(address)).into_owned();
+        let _ = write!(text, ": {} in {file}, {}", style.cyan(&name), self.arch);
+        if let Some(line) = places.line(address) {
+            let _ = write!(text, ", {}", one_line(&line));
+        }
+        let _ = write!(text, "\nprogram point: {}\n", self.point.name());
+        let code = places.code(self.pc, AROUND);
+        if !code.is_empty() {
+            text.push('\n');
+        }
+        for line in code {
+            let here = line.address == self.pc;
+            let arrow = if here { "=>" } else { "  " };
+            let code = format!("  {arrow} {:x}  {}", line.address, one_line(&line.text));
+            let code = if here { style.bold(&code) } else { code };
+            let _ = writeln!(text, "{code}");
+        }
+        text
+    }
+}
+
 /// The vDSO that the run had, by its build id.
-fn vdso_of(found: &Found) -> Vdso {
+fn vdso_of<S>(found: &Found<S>) -> Vdso {
     let recorded = found.modules.iter().find(|m| m.vdso).and_then(|m| m.build_id.as_deref());
     let is_it = |v: &Vdso| build_id(&v.image(found.arch)).as_deref() == recorded;
     [Vdso::Full, Vdso::NoCfi].into_iter().find(is_it).unwrap_or_default()
@@ -148,7 +254,9 @@ struct Words<'e> {
 
 impl Words<'_> {
     fn text(&self) -> String {
-        let mut text = self.place();
+        let (arch, sample) = (self.e.arch(), self.e.sample());
+        let place = Place { n: sample.n, pc: sample.pc.0, point: sample.point, arch };
+        let mut text = place.text(&self.e.places, self.style);
         text.push_str(&self.true_stack());
         for replay in &self.e.replays {
             text.push_str(&self.method(replay));
@@ -161,36 +269,13 @@ impl Words<'_> {
         format!("\n{}\n", self.style.bold(name))
     }
 
-    /// Where the sample is, with the code.
-    fn place(&self) -> String {
-        let (e, sample) = (self.e, self.e.sample());
-        let Some(frame) = sample.frames.first() else { return String::new() };
-        let address = frame.code_address();
-        let file = e.places.file(address).map_or("no file".into(), one_line);
-        let mut text = self.style.bold(&format!("sample {}", sample.n));
-        let name = one_line(&e.places.name(address)).into_owned();
-        let _ = write!(text, ": {} in {file}, {}", self.style.cyan(&name), e.arch());
-        if let Some(line) = e.places.line(address) {
-            let _ = write!(text, ", {}", one_line(&line));
-        }
-        let _ = write!(text, "\nprogram point: {}\n", sample.point.name());
-        let code = e.places.code(sample.pc.0, AROUND);
-        if !code.is_empty() {
-            text.push('\n');
-        }
-        for line in code {
-            let here = line.address == sample.pc.0;
-            let arrow = if here { "=>" } else { "  " };
-            let code = format!("  {arrow} {:x}  {}", line.address, one_line(&line.text));
-            let code = if here { self.style.bold(&code) } else { code };
-            let _ = writeln!(text, "{code}");
-        }
-        text
-    }
-
     fn true_stack(&self) -> String {
         let sample = self.e.sample();
-        let mut text = self.head(&format!("the true stack, {} frames", grouped(sample.depth)));
+        let frames = match sample.depth {
+            Some(depth) => format!("{} frames", grouped(depth)),
+            None => format!("the innermost {} frames", grouped(sample.frames.len() as u64)),
+        };
+        let mut text = self.head(&format!("the true stack, {frames}"));
         self.list(sample.frames.len(), &mut text, |index| {
             let frame = &sample.frames[index];
             let kind = match frame.kind {
@@ -200,8 +285,32 @@ impl Words<'_> {
             };
             let cfa = frame.cfa.map_or("outermost".to_owned(), |cfa| format!("CFA {:x}", cfa.0));
             let name = self.e.frame_name(index);
-            format!("  {:<40} {}", one_line(&name), self.style.dim(&format!("{kind}, {cfa}")))
+            let here = self.style.dim(&format!("{kind}, {cfa}"));
+            format!("  {:<40} {here}{}", one_line(&name), self.tail_callers(frame))
         });
+        text
+    }
+
+    /// Lines for the functions that led to a frame by tail calls.
+    fn tail_callers(&self, frame: &Frame) -> String {
+        let mut text = String::new();
+        let all = &frame.tail_callers;
+        for (n, tail) in all.iter().enumerate() {
+            let left_out = TAIL_CALLERS / 2..all.len().saturating_sub(TAIL_CALLERS / 2);
+            if all.len() > TAIL_CALLERS && left_out.contains(&n) {
+                if n == left_out.start {
+                    let hidden = &all[left_out.clone()];
+                    let elided: u64 = hidden.iter().map(|tail| tail.elided).sum();
+                    text.push_str(&more_tail_calls(hidden.len() as u64 + elided));
+                }
+                continue;
+            }
+            let name = self.e.places.name(ReturnAddress(tail.address.0).into());
+            let _ = write!(text, "\n       tail-called from {}", one_line(&name));
+            if tail.elided > 0 {
+                text.push_str(&more_tail_calls(tail.elided));
+            }
+        }
         text
     }
 
@@ -365,6 +474,10 @@ impl Words<'_> {
             Mark::Method { .. } => return None,
         })
     }
+}
+
+fn more_tail_calls(n: u64) -> String {
+    format!("\n       … {} tail call{} more", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// `fp`, `fp and dwarf`, `fp, dwarf and framehop`.

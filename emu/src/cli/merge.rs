@@ -8,9 +8,9 @@ use clap::Args;
 
 use crate::cli::options::is_stdout;
 use crate::cli::output::{Failure, complain, status, to_stdout};
-use crate::cli::summary::grouped;
 use crate::export::merge;
 use crate::export::perf_read::PerfFile;
+use crate::numbers::grouped;
 use crate::perf::merge::{Orphan, Report};
 
 /// `emu merge`

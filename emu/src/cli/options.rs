@@ -280,8 +280,8 @@ pub struct SamplingOptions {
     pub pmu_irq: PmuIrq,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
     /// user stacks it gets right (undecided: between two stacks, or among more than 1,048,576
-    /// live frames, of which the middle ones are not kept); the true stacks go into FILE.truth beside the profile, for
-    /// `emu explain`
+    /// live frames, of which the middle ones are not kept); the true stacks go into FILE.truth
+    /// beside the profile, for `emu explain`
     #[arg(long)]
     pub truth: bool,
 }

@@ -8,9 +8,10 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::one_line;
-use crate::cli::summary::{ending_words, grouped};
+use crate::cli::summary::ending_words;
 use crate::grade::{MethodTally, Verdict};
 use crate::kernel::task::Ending;
+use crate::numbers::grouped;
 use crate::recording::manifest::{End, Expected, Output};
 
 /// Longer texts are known by length and digest only.

@@ -22,7 +22,7 @@ use crate::cli::world::World;
 use crate::deferred;
 use crate::export::merging::Merging;
 use crate::export::{ExportError, Format, Output, Sink, kallsyms};
-use crate::grade::{MethodTally, TruthFile, Watch};
+use crate::grade::{TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
 use crate::kernel::unwind::Unwind;
@@ -187,13 +187,16 @@ fn report_grades(watch: &Watch, destination: &Destination) {
     let table = watch.with_points(|counts, methods| grades::table(counts, methods, style));
     to_stderr(&format!(
         "\n{}\n{table}",
-        watch.with_tallies(|t| grades::line(t, watch.undecided()))
+        watch.with_tallies(|t| grades::line(t, watch.undecided(), watch.unsaved()))
     ));
-    let graded = watch.with_tallies(|t| t.first().map_or(0, MethodTally::samples));
-    if let Some(file) = destination.regular_file().filter(|_| graded > 0) {
+    grades::unknown_files(&watch.not_loaded(), watch.refused_mappings())
+        .iter()
+        .for_each(|line| complain(line));
+    let samples = watch.samples();
+    if let Some(file) = destination.regular_file().filter(|_| samples > 0) {
         let file = quoted(&file.to_string_lossy());
         to_stderr(&format!(
-            "Explain one of them: emu explain {file} N, with N from 1 to {graded}\n"
+            "Explain one of them: emu explain {file} N, with N from 1 to {samples}\n"
         ));
     }
 }

@@ -14,10 +14,10 @@ use unwinder::{Module, TableError};
 use crate::cli::columns::{Columns, Last};
 use crate::cli::options::ShowOptions;
 use crate::cli::output::{Failure, Style, check_stdout, complain, one_line, status, written};
-use crate::cli::summary::grouped;
 use crate::cli::world;
 use crate::engine::FileMap;
 use crate::loader::{FileError, LoadError, elf};
+use crate::numbers::grouped;
 use crate::show::code::Part;
 use crate::show::{Agreement, Code, Line, Piece, Pieces, Rows};
 

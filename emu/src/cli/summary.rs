@@ -13,6 +13,7 @@ use crate::export::Images;
 use crate::kernel::State;
 use crate::kernel::state::Stats;
 use crate::kernel::task::Ending;
+use crate::numbers::grouped;
 use crate::perf::record::{Rate, Time};
 use crate::symbols::LookupAddress;
 
@@ -261,19 +262,6 @@ fn name_of(row: &Row) -> String {
         }
     }
     short
-}
-
-/// `1234567` as `1,234,567`.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
 }
 
 /// Nanoseconds in a unit that suits them.

@@ -329,7 +329,11 @@ impl Engine {
     /// [`Engine::look`].
     pub fn executions(&mut self) -> Vec<(u64, u32, u64)> {
         let shared = &mut *self.shared;
-        shared.schedule.as_ref().map_or(Vec::new(), |s| s.executions(&mut shared.hot))
+        let Some(schedule) = &shared.schedule else { return Vec::new() };
+        if let Some(stepper) = self.stepper.as_mut().filter(|_| schedule.refused() > 0) {
+            stepper.refused(schedule.refused());
+        }
+        schedule.executions(&mut shared.hot)
     }
 
     /// Forgets cached translations; call after any page-table change that takes a

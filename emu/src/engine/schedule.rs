@@ -18,6 +18,9 @@ use crate::engine::counting::{BlockHasher, HotMemory};
 /// Executions that are looked at first.
 const FIRST: u64 = 8;
 
+/// Blocks that can be looked at.
+pub const MAX_BLOCKS: usize = HotMemory::MAX_COUNTERS;
+
 /// How often a block is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visits {
@@ -42,6 +45,10 @@ pub(super) struct Schedule {
     visits: Visits,
     blocks: HashMap<(u64, u32), usize, BuildHasherDefault<BlockHasher>>,
     past: Vec<Past>,
+    /// Counters that there may be.
+    limit: usize,
+    /// Executions of blocks that have no counter: there were too many blocks before.
+    refused: u64,
     /// What the next block is, if it starts here and is not one of its own.
     pub next: Option<(u64, Next)>,
 }
@@ -76,7 +83,20 @@ pub(super) enum Due {
 impl Schedule {
     /// Nothing was executed yet.
     pub fn new(visits: Visits) -> Schedule {
-        Schedule { visits, blocks: HashMap::default(), past: Vec::new(), next: None }
+        Schedule {
+            visits,
+            blocks: HashMap::default(),
+            past: Vec::new(),
+            limit: MAX_BLOCKS,
+            refused: 0,
+            next: None,
+        }
+    }
+
+    /// Executions that were not looked at, nor counted, because their blocks came when there
+    /// were no more counters.
+    pub const fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// The number of a block's counter; `None` when there are no more counters.
@@ -85,7 +105,7 @@ impl Schedule {
             return Some(index);
         }
         let index = self.past.len();
-        if index >= HotMemory::MAX_COUNTERS {
+        if index >= self.limit {
             return None;
         }
         self.blocks.insert((addr, size), index);
@@ -106,6 +126,7 @@ impl Schedule {
             _ => {}
         }
         let Some(counter) = self.index(addr, size).and_then(|i| hot.counter(i)) else {
+            self.refused += 1;
             return Due::No;
         };
         if *counter >= 0 {
@@ -165,6 +186,24 @@ mod tests {
             assert_eq!(schedule.executions(&mut hot), [(0x1000, 12, n)]);
         }
         assert_eq!(looked, [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256]);
+    }
+
+    #[test]
+    fn blocks_without_a_counter_are_counted_together() {
+        let mut hot = HotMemory::new().unwrap();
+        let mut schedule = Schedule { limit: 2, ..Schedule::new(Visits::Every) };
+        for n in 0..5 {
+            let mut due = |addr| {
+                let due = schedule.is_due(&mut hot, addr, 4);
+                schedule.looked_at(&mut hot, addr, 4);
+                due
+            };
+            assert_eq!([0x1000, 0x2000].map(&mut due), [Due::Yes; 2]);
+            assert_eq!([0x3000, 0x4000].map(&mut due), [Due::No; 2]);
+            assert_eq!(schedule.refused(), 2 * (n + 1));
+        }
+        let counted: Vec<u64> = schedule.executions(&mut hot).iter().map(|e| e.2).collect();
+        assert_eq!(counted, [5, 5]);
     }
 
     #[test]

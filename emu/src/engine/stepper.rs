@@ -32,6 +32,10 @@ pub trait Sight {
     /// The thread is at `regs`: the instruction there is executed next. `sp_was_set`: since
     /// the last transfer of control, as in [`super::flow::Event`], or in this block.
     fn instruction(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn unwinder::Memory);
+
+    /// So many executions of blocks were never to be shown, because there are too many blocks.
+    /// Told when [`super::Engine::executions`] is asked.
+    fn refused(&mut self, _executions: u64) {}
 }
 
 /// The second CPU.
@@ -142,6 +146,12 @@ fn is_wild(arch: Arch, code: &[u8]) -> bool {
 }
 
 impl Stepper {
+    /// Passes on how many executions there were of blocks that have no counter.
+    pub fn refused(&mut self, executions: u64) {
+        // SAFETY: the state is ours until we are dropped, and no hook runs now.
+        unsafe { &mut *self.state }.sight.refused(executions);
+    }
+
     /// A CPU like the main one, at user level once it gets that one's state.
     pub fn new(
         arch: Arch,

@@ -31,7 +31,8 @@ pub use place::Places;
 pub use replay::{By, Replay, Source, Told};
 pub use stack::{Mark, Row, Stack};
 
-use crate::grade::file::{Found, Pieces, Sample, build_id};
+use crate::grade::file::{Found, MappedFile, Pieces, Sample, Undecided, build_id};
+use crate::grade::files::Mapped;
 use crate::grade::{MethodId, Methods};
 
 /// A sample with everything that is known of it.
@@ -53,23 +54,14 @@ impl Explained {
     /// which methods are of interest.
     pub fn new(
         found: Found,
-        mut load: impl FnMut(&str) -> Option<Arc<[u8]>>,
+        load: impl FnMut(&str) -> Option<Arc<[u8]>>,
         wanted: impl Fn(&str) -> bool,
     ) -> Explained {
         let mut methods = Methods::new(found.arch);
-        let (mut places, mut missing) = (Places::new(found.arch), Vec::new());
-        for module in &found.modules {
-            let Some(bytes) = load(&module.path) else {
-                missing.push(format!("{} is not there", module.path));
-                continue;
-            };
-            if build_id(&bytes) != module.build_id {
-                missing.push(format!("{} is another file now", module.path));
-                continue;
-            }
-            methods.map_at(&module.path, &bytes, module.bias.0);
-            places.add(&module.path, bytes, module.bias.0);
-        }
+        let (places, missing) = places(&found, load, |module, bytes| {
+            let (name, bytes) = (module.path.clone(), bytes.clone());
+            methods.map(&Mapped { name, bytes, bias: module.bias.0 });
+        });
         let names: Vec<String> = methods.names().to_vec();
         let recorded = methods.ids().zip(names).filter_map(|(id, name)| {
             let verdict = found.sample.verdicts.get(&name)?;
@@ -149,6 +141,50 @@ impl Explained {
             _ => None,
         }
     }
+}
+
+/// A sample without a true stack: of that only the place is known.
+#[derive(Debug)]
+pub struct Unexplained {
+    /// As it was recorded.
+    pub found: Found<Undecided>,
+    /// Where things are.
+    pub places: Places,
+    /// Files that are not there any more, or are others now, with the reason.
+    pub missing: Vec<String>,
+}
+
+impl Unexplained {
+    /// What was `found`; `load` delivers the bytes of a module's file.
+    pub fn new(
+        found: Found<Undecided>,
+        load: impl FnMut(&str) -> Option<Arc<[u8]>>,
+    ) -> Unexplained {
+        let (places, missing) = places(&found, load, |_, _| ());
+        Unexplained { found, places, missing }
+    }
+}
+
+/// The files that were mapped, each of which is shown to `take`, and those that are missing.
+fn places<S>(
+    found: &Found<S>,
+    mut load: impl FnMut(&str) -> Option<Arc<[u8]>>,
+    mut take: impl FnMut(&MappedFile, &Arc<[u8]>),
+) -> (Places, Vec<String>) {
+    let (mut places, mut missing) = (Places::new(found.arch), Vec::new());
+    for module in &found.modules {
+        let Some(bytes) = load(&module.path) else {
+            missing.push(format!("{} is not there", module.path));
+            continue;
+        };
+        if build_id(&bytes) != module.build_id {
+            missing.push(format!("{} is another file now", module.path));
+            continue;
+        }
+        take(module, &bytes);
+        places.add(&module.path, bytes, module.bias.0);
+    }
+    (places, missing)
 }
 
 /// Name of a register by its DWARF number.

@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
-use crate::explain::why::{grouped, why};
+use crate::explain::why::why;
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name};
+use crate::numbers::grouped;
 
 const WIDTH: u32 = 1280;
 const HEIGHT: u32 = 720;

@@ -5,6 +5,7 @@ use unwinder::Memory;
 use crate::explain::{By, Explained, Replay, Slot, Source, register_name};
 use crate::grade::ProgramPoint;
 use crate::grade::file::FrameKind;
+use crate::numbers::grouped;
 
 /// Sentences about a method, the first of which says what is wrong.
 pub fn why(e: &Explained, replay: &Replay) -> Vec<String> {
@@ -74,21 +75,11 @@ pub fn again(replay: &Replay) -> Option<String> {
     Some(format!("the record at {:#x} {repeats}: {count} frame{s} more", repeats.record))
 }
 
-/// `1,022`
-pub(super) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// What the table's row, or an unwinder that tells no rule, did at the frame `here`.
 fn rule(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
+    if let Some(said) = hidden(e, replay, here) {
+        return vec![said];
+    }
     let told = &replay.frames[here];
     let mut said = Vec::new();
     if let (By::Table, Some(rule)) = (replay.by, &told.rule) {
@@ -107,6 +98,26 @@ fn rule(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
         )),
     }
     said
+}
+
+/// What is wrong at a frame inside of `here`, if there is: a table's row may tell the right
+/// return address and a wrong CFA, which does harm one frame further out.
+fn hidden(e: &Explained, replay: &Replay, here: usize) -> Option<String> {
+    let frames = &e.sample().frames;
+    // What the CFA of a signal's frame is, tables see differently.
+    let is_call =
+        |index: usize| frames.get(index).is_some_and(|f| f.kind != FrameKind::Interrupted);
+    let (index, rule, cfa, truth) = (0..here).find_map(|index| {
+        let told = &replay.frames[index];
+        let (cfa, truth) = (told.cfa?, frames.get(index)?.cfa?.0);
+        let counts = cfa != truth && is_call(index) && is_call(index + 1);
+        Some((index, told.rule.as_ref()?, cfa, truth)).filter(|_| counts && replay.by == By::Table)
+    })?;
+    Some(format!(
+        "the error is at {}, where the row in force says {rule}: that makes the CFA {cfa:#x}, the \
+         true one is {truth:#x}; its return address is right all the same",
+        e.frame_name(index)
+    ))
 }
 
 /// Why the frame behind `here` is wrong though the method looked in the right frame.

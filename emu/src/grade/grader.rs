@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use arch::{Arch, Regs};
 use unwinder::Memory;
 
-use crate::grade::methods::{Bytes, MethodId, Methods};
+use crate::grade::files::Mapped;
+use crate::grade::methods::Methods;
 use crate::grade::verdict::{Verdict, compare};
 
 /// A way to unwind, and how it did.
@@ -54,8 +55,8 @@ impl Grader {
     pub const TRUTH: usize = Methods::LIMIT + 2;
 
     /// See [`Methods::map`].
-    pub fn map(&mut self, name: &str, bytes: &Bytes, addr: u64, pgoff: u64) {
-        self.methods.map(name, bytes, addr, pgoff);
+    pub fn map(&mut self, file: &Mapped) {
+        self.methods.map(file);
     }
 
     /// Grades the stack of a thread that is at `regs`; `truth` has its true addresses,
@@ -87,10 +88,5 @@ impl Grader {
     /// The methods.
     pub fn methods(&self) -> &Methods {
         &self.methods
-    }
-
-    /// The tally of one.
-    pub fn tally(&self, method: MethodId) -> Option<&MethodTally> {
-        self.tallies.get(method.0)
     }
 }

@@ -5,12 +5,14 @@
 use std::sync::Arc;
 
 use arch::{Arch, Regs};
-use unwinder::elf::{Slice, bias};
+use unwinder::elf::Slice;
 use unwinder::plug::{Step, Stop, ThirdParty};
 use unwinder::{
     CodeAddress, Context, End, InstructionPointer, Memory, Module, Modules, Policy, Registers,
     Walk, fp,
 };
+
+use crate::grade::files::Mapped;
 
 /// A file's bytes, shared with whoever else reads it.
 pub type Bytes = Arc<[u8]>;
@@ -31,6 +33,9 @@ impl MethodId {
     pub const SFRAME: MethodId = MethodId(2);
 }
 
+/// Our own, in the order of their [`MethodId`]s.
+const OWN: [&str; 3] = ["fp", "dwarf", "sframe"];
+
 /// Why a method gave no further frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCaller {
@@ -50,13 +55,36 @@ impl NoCaller {
             end => NoCaller::Failed(end.to_string()),
         }
     }
+
+    /// `None` at the limit.
+    fn of_stop(stop: Stop) -> Option<NoCaller> {
+        match stop {
+            Stop::Complete => Some(NoCaller::Complete),
+            Stop::NotCovered => Some(NoCaller::NoCoverage),
+            Stop::Failed(why) => Some(NoCaller::Failed(why)),
+            Stop::Limit => None,
+        }
+    }
+}
+
+/// A file that a method could not load: it has no tables of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotLoaded {
+    /// The method, or several.
+    pub method: String,
+    /// The file.
+    pub file: String,
+    /// Why, in the method's words.
+    pub why: String,
 }
 
 /// What one step told of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Where it goes on.
-    pub address: u64,
+    pub address: CodeAddress,
+    /// Whether the method tells interrupted addresses from return addresses.
+    pub tells_interrupted: bool,
     /// Its registers, those that the method tells.
     pub registers: Registers,
     /// Its stack pointer there, where the method knows it.
@@ -69,6 +97,7 @@ pub struct Methods {
     context: Context,
     others: Vec<Box<dyn ThirdParty>>,
     names: Vec<String>,
+    not_loaded: Vec<NotLoaded>,
 }
 
 impl Methods {
@@ -77,10 +106,15 @@ impl Methods {
 
     /// Without modules yet.
     pub fn new(arch: Arch) -> Methods {
-        let others = others(arch);
-        let own = ["fp", "dwarf", "sframe"].map(str::to_owned);
+        Methods::with(others(arch))
+    }
+
+    /// Ours, and these.
+    fn with(others: Vec<Box<dyn ThirdParty>>) -> Methods {
+        let own = OWN.map(str::to_owned);
         let names = own.into_iter().chain(others.iter().map(|o| o.name().to_owned())).collect();
-        Methods { own: Modules::new([]), context: Context::new(), others, names }
+        let (own, context) = (Modules::new([]), Context::new());
+        Methods { own, context, others, names, not_loaded: Vec::new() }
     }
 
     /// Their names, as on the command line, in the order of [`MethodId`].
@@ -93,24 +127,30 @@ impl Methods {
         (0..self.names.len()).map(MethodId)
     }
 
-    /// A file was mapped: offset `pgoff` of it is at address `addr`. What is no ELF file, or
-    /// has no such executable part, gives no module.
-    pub fn map(&mut self, name: &str, bytes: &Bytes, addr: u64, pgoff: u64) {
-        if let Some(bias) = bias(bytes, addr, pgoff) {
-            self.map_at(name, bytes, bias);
+    /// A file was mapped.
+    pub fn map(&mut self, file: &Mapped) {
+        let Mapped { name, bytes, bias } = file;
+        for other in &mut self.others {
+            if let Err(why) = other.load(name, bytes, *bias) {
+                let (method, file) = (other.name().to_owned(), name.clone());
+                self.not_loaded.push(NotLoaded { method, file, why });
+            }
+        }
+        match Module::from_elf(&**name, bytes.clone(), *bias) {
+            Ok(module) => {
+                let modules = std::mem::replace(&mut self.own, Modules::new([]));
+                self.own = modules.with(module);
+            }
+            Err(why) => {
+                let (method, file) = (OWN[1..].join(", "), name.clone());
+                self.not_loaded.push(NotLoaded { method, file, why: why.to_string() });
+            }
         }
     }
 
-    /// As [`Methods::map`], for a file that is `bias` bytes above where it was linked.
-    pub fn map_at(&mut self, name: &str, bytes: &Bytes, bias: u64) {
-        for other in &mut self.others {
-            // One that cannot be loaded has no coverage, as its steps will say.
-            let _ = other.load(name, bytes, bias);
-        }
-        if let Ok(module) = Module::from_elf(name, bytes.clone(), bias) {
-            let modules = std::mem::replace(&mut self.own, Modules::new([]));
-            self.own = modules.with(module);
-        }
+    /// Files that a method could not load, each once for each place where it is mapped.
+    pub fn not_loaded(&self) -> &[NotLoaded] {
+        &self.not_loaded
     }
 
     /// What is mapped.
@@ -136,16 +176,18 @@ impl Methods {
             MethodId::DWARF => Policy::dwarf(),
             MethodId::SFRAME => Policy::sframe(),
             other => {
-                let step = self.other_step(other, start, &registers, memory)?;
-                let (address, registers) = (step.address.value(), step.registers);
-                return Ok(Told { address, registers, sp: registers.sp() });
+                let Step { address, registers } =
+                    self.other_step(other, start, &registers, memory)?;
+                let tells_interrupted = self.other(other).is_some_and(|o| o.tells_interrupted());
+                return Ok(Told { address, tells_interrupted, registers, sp: registers.sp() });
             }
         };
         let (modules, context) = (&self.own, &mut self.context);
         let unwound = unwinder::step(&policy, modules, start, &registers, &mut memory, context);
         let caller = unwound.map_err(NoCaller::of_end)?.caller;
         let sp = caller.registers.sp().or(caller.cfa);
-        Ok(Told { address: caller.address.value(), registers: caller.registers, sp })
+        let (address, registers) = (caller.address, caller.registers);
+        Ok(Told { address, tells_interrupted: true, registers, sp })
     }
 
     /// One step of an unwinder that is not ours, from any frame.
@@ -160,13 +202,16 @@ impl Methods {
         registers: &Registers,
         memory: &mut dyn Memory,
     ) -> Result<Step, NoCaller> {
-        let other = method.0.checked_sub(3).and_then(|index| self.others.get_mut(index));
-        let step = other.ok_or(NoCaller::NoCoverage)?.step(from, registers, memory);
-        step.map_err(|stop| match stop {
-            Stop::Complete => NoCaller::Complete,
-            Stop::Failed(why) => NoCaller::Failed(why),
-            Stop::Limit => NoCaller::Failed("limit".to_owned()),
-        })
+        let step = self.other(method).ok_or(NoCaller::NoCoverage)?.step(from, registers, memory);
+        // A step that ends at a limit has not found a caller.
+        let limit = || NoCaller::Failed("limit".to_owned());
+        step.map_err(|stop| NoCaller::of_stop(stop).unwrap_or_else(limit))
+    }
+
+    /// An unwinder that is not ours.
+    fn other(&mut self, method: MethodId) -> Option<&mut Box<dyn ThirdParty>> {
+        let index = method.0.checked_sub(OWN.len())?;
+        self.others.get_mut(index)
     }
 
     /// A whole walk from a thread's registers: the addresses, innermost first, go to `found`;
@@ -187,17 +232,13 @@ impl Methods {
             }
             MethodId::DWARF => Policy::dwarf(),
             MethodId::SFRAME => Policy::sframe(),
-            MethodId(other) => {
+            other => {
                 let registers = Registers::of_thread(regs);
-                let stop = match self.others.get_mut(other - 3) {
+                let stop = match self.other(other) {
                     Some(o) => o.walk(start, &registers, memory, Methods::LIMIT, found),
                     None => Stop::Limit,
                 };
-                return match stop {
-                    Stop::Complete => Some(NoCaller::Complete),
-                    Stop::Failed(why) => Some(NoCaller::Failed(why)),
-                    Stop::Limit => None,
-                };
+                return NoCaller::of_stop(stop);
             }
         };
         let registers = Registers::of_thread(regs);
@@ -239,5 +280,52 @@ fn others(arch: Arch) -> Vec<Box<dyn ThirdParty>> {
 impl std::fmt::Debug for Methods {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Methods").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unwinder::memory::Copied;
+
+    /// Loads nothing, and says so.
+    struct Blind;
+
+    impl ThirdParty for Blind {
+        fn name(&self) -> &str {
+            "blind"
+        }
+
+        fn load(&mut self, _: &str, _: &Bytes, _: u64) -> Result<(), String> {
+            Err("it is dark".to_owned())
+        }
+
+        fn step(
+            &mut self,
+            _: CodeAddress,
+            _: &Registers,
+            _: &mut dyn Memory,
+        ) -> Result<Step, Stop> {
+            Err(Stop::NotCovered)
+        }
+    }
+
+    #[test]
+    fn what_is_not_covered_is_not_wrong() {
+        let mut methods = Methods::with(vec![Box::new(Blind)]);
+        let blind = MethodId(OWN.len());
+        assert_eq!(methods.names()[blind.0], "blind");
+        let file = Mapped { name: "/junk".to_owned(), bytes: Bytes::from([0; 8]), bias: 0 };
+        methods.map(&file);
+        let not_loaded: Vec<_> =
+            methods.not_loaded().iter().map(|n| (&*n.method, &*n.file)).collect();
+        assert_eq!(not_loaded, [("blind", "/junk"), ("dwarf, sframe", "/junk")]);
+        assert_eq!(methods.not_loaded()[0].why, "it is dark");
+        let regs = Regs::new(Arch::X86_64);
+        let memory = &mut Copied { address: 0, bytes: [] };
+        assert_eq!(methods.step(blind, &regs, memory), Err(NoCaller::NoCoverage));
+        let mut found = Vec::new();
+        assert_eq!(methods.walk(blind, &regs, memory, &mut found), Some(NoCaller::NoCoverage));
+        assert_eq!(found, [0]);
     }
 }

@@ -10,6 +10,7 @@
 pub mod by_point;
 pub mod check;
 pub mod file;
+pub mod files;
 pub mod followed;
 pub mod grader;
 pub mod methods;

@@ -9,17 +9,17 @@ use crate::engine::EngineError;
 use crate::export::Images;
 use crate::grade::by_point::ByPoint;
 use crate::grade::file::{
-    Frame, Header, Hex, MAX_FRAMES, MappedFile, Recorder, SCHEMA, Sample, VERSION, Writer,
-    registers,
+    Frame, Header, Hex, MAX_SAMPLE_FRAMES, MappedFile, Recorder, SCHEMA, Sample, Undecided,
+    VERSION, Writer, registers_of,
 };
+use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
 use crate::grade::grader::{Grader, MethodTally};
-use crate::grade::methods::Bytes;
+use crate::grade::methods::NotLoaded;
 use crate::grade::point::Points;
 use crate::kernel::State;
 use crate::kernel::user::Present;
-use crate::perf::record::FileId;
-use crate::truth::{Stack, TrueFrame};
+use crate::truth::{Doubt, Stack, TrueFrame};
 
 /// A handle; clones look at the same run.
 #[derive(Clone, Debug)]
@@ -31,12 +31,13 @@ struct Inner {
     grader: Grader,
     points: Points,
     by_point: ByPoint,
-    images: Images,
     file: Option<Writer>,
-    /// Samples that were graded so far.
+    /// Samples so far, graded or not: the number of the last one, as in the profile.
     samples: u64,
     /// Samples between two stacks, or with frames that are not kept.
     undecided: u64,
+    /// Samples with the registers of an earlier entry into the kernel.
+    unsaved: u64,
 }
 
 /// Where the truth goes, and what its header says of the run.
@@ -83,12 +84,12 @@ impl Watch {
             grader,
             points: Points::new(regs.arch),
             by_point: ByPoint::default(),
-            images,
             file,
             samples: 0,
             undecided: 0,
+            unsaved: 0,
         };
-        Followed::start(state, inner).map(Watch)
+        Followed::start(state, images, inner).map(Watch)
     }
 
     /// Reads the tallies.
@@ -96,10 +97,31 @@ impl Watch {
         read(self.0.borrow().grader.tallies())
     }
 
+    /// Samples in all, graded or not.
+    pub fn samples(&self) -> u64 {
+        self.0.borrow().samples
+    }
+
     /// Samples with the stack pointer between two stacks, or in so deep a recursion that its
     /// frames are not kept ([`crate::truth::cut`]), so that there is nothing to grade.
     pub fn undecided(&self) -> u64 {
         self.0.borrow().undecided
+    }
+
+    /// Files that a method could not load.
+    pub fn not_loaded(&self) -> Vec<NotLoaded> {
+        self.0.borrow().grader.methods().not_loaded().to_vec()
+    }
+
+    /// See [`Followed::refused_mappings`].
+    pub fn refused_mappings(&self) -> u64 {
+        self.0.refused_mappings()
+    }
+
+    /// Samples that were taken before the kernel had saved the registers: they have those of an
+    /// earlier entry, so that there is nothing to grade.
+    pub fn unsaved(&self) -> u64 {
+        self.0.borrow().unsaved
     }
 
     /// Reads the counts by program point, and the methods' names.
@@ -131,35 +153,43 @@ impl Follower for Inner {
         self.grade(regs, sp_was_set, &mut memory);
     }
 
-    fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
-        // The unwind tables are those of the file as it is mapped, whatever its identity.
-        if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
-            self.stack.functions_mut().map(&bytes, addr, pgoff);
-            let modules = self.grader.methods().tables().iter().count();
-            self.grader.map(path, &bytes, addr, pgoff);
-            self.new_modules(modules, &bytes);
+    fn sampled_unsaved(&mut self, regs: &Regs) {
+        self.samples += 1;
+        self.unsaved += 1;
+        self.write_undecided(regs, Doubt::Unsaved);
+    }
+
+    fn map(&mut self, file: Mapped) {
+        let known = self.grader.methods().tables().iter().count();
+        self.grader.map(&file);
+        // None, if it has no module.
+        for module in self.grader.methods().tables().iter().skip(known) {
+            self.points.add(module, file.bytes.clone());
+            if let Some(to) = &mut self.file {
+                to.module(MappedFile::new(module, &file.bytes));
+            }
         }
     }
 }
 
 impl Inner {
-    /// Takes note of the modules behind the first `known`, made from `bytes`.
-    fn new_modules(&mut self, known: usize, bytes: &Bytes) {
-        for module in self.grader.methods().tables().iter().skip(known) {
-            self.points.add(module, bytes.clone());
-            if let Some(file) = &mut self.file {
-                file.module(MappedFile::new(module, bytes));
-            }
+    /// Writes a sample that is not graded, the last one.
+    fn write_undecided(&mut self, regs: &Regs, why: Doubt) {
+        let point = self.points.at(regs.pc);
+        if let Some(file) = &mut self.file {
+            let (n, pc) = (self.samples, Hex(regs.pc));
+            file.undecided(Undecided { n, pc, point, registers: registers_of(regs), why });
         }
     }
 
     fn grade(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
-        if !self.stack.holds(regs.sp(), sp_was_set) || !self.stack.knows(Grader::TRUTH) {
-            self.undecided += 1;
-            return;
-        }
         let point = self.points.at(regs.pc);
         self.samples += 1;
+        let (n, pc) = (self.samples, Hex(regs.pc));
+        if let Some(why) = self.stack.doubt(regs.sp(), sp_was_set, Grader::TRUTH) {
+            self.undecided += 1;
+            return self.write_undecided(regs, why);
+        }
         let truth = self.stack.frames(regs.pc).map(|frame| frame.address.value());
         let Some(file) = &mut self.file else {
             let verdicts = self.grader.grade(regs, truth, memory);
@@ -168,16 +198,16 @@ impl Inner {
         let mut recorder = Recorder::new(memory);
         let verdicts = self.grader.grade(regs, truth, &mut recorder);
         self.by_point.count(point, &verdicts);
-        let frames: Vec<TrueFrame> = self.stack.frames(regs.pc).take(MAX_FRAMES).collect();
+        let frames: Vec<TrueFrame> = self.stack.frames(regs.pc).take(MAX_SAMPLE_FRAMES).collect();
         let names = self.grader.methods().names();
         file.sample(Sample {
-            n: self.samples,
-            pc: Hex(regs.pc),
+            n,
+            pc,
             point,
-            registers: regs.gp[..registers(regs.arch)].iter().copied().map(Hex).collect(),
-            depth: self.stack.depth() as u64 + 1,
+            registers: registers_of(regs),
+            depth: self.stack.depth().map(|depth| depth as u64 + 1),
             memory: recorder.pieces(regs.sp(), &frames),
-            frames: frames.iter().map(Frame::new).collect(),
+            frames: Frame::list(self.stack.logical(regs.pc)),
             verdicts: names.iter().cloned().zip(verdicts).collect(),
         });
     }

@@ -167,6 +167,10 @@ impl State {
         }));
         if let Some(observer) = &mut self.observer {
             let sp_was_set = self.core.sp_was_set();
+            let stale = self.cpu.slot_is_stale && mode == CpuMode::Kernel;
+            if stale || self.task.mm.is_none() {
+                return observer.sampled_unsaved(&user);
+            }
             observer.sampled(&user, sp_was_set, Present { mm: &self.mm, arena: &self.arena });
         }
     }

@@ -142,6 +142,9 @@ pub struct Cpu {
     pub clock: Time,
     /// Where the CPU is in kernel code; `None` in user mode.
     pub kernel: Option<KernelContext>,
+    /// The kernel was entered from user mode and has not saved the registers yet: the slot has
+    /// those of an earlier entry (hazard E-2).
+    pub slot_is_stale: bool,
     /// Modelled functions on the current path, innermost last.
     pub functions: Vec<Function>,
     /// Stack of the NMI handler.
@@ -202,6 +205,7 @@ impl Cpu {
             events: Context::default(),
             counting: true,
             since_branch: 0,
+            slot_is_stale: false,
         }
     }
 
@@ -420,6 +424,7 @@ impl State {
         self.task.tls = regs.tls;
         self.task.gs_base = regs.gs_base;
         self.task.orig_nr = orig;
+        self.cpu.slot_is_stale = false;
     }
 
     fn store_slot(&mut self, slot: u64, words: &[u64]) {
@@ -440,6 +445,7 @@ impl State {
         let fp = self.outermost_fp();
         let ip = function.step_address(self.arch, Point::EntryRaw);
         self.cpu.kernel = Some(KernelContext { ip, sp: self.slot(), fp });
+        self.cpu.slot_is_stale = true;
         self.cpu.irqs_on = false;
         self.cpu.nmi_masked = nmi || self.arch == Arch::Aarch64;
         self.cpu.functions.push(function);

@@ -1,9 +1,10 @@
 //! The functions of a file, to be listed and to be found by name.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::demangle::demangle;
 use super::elf::Elf;
@@ -15,6 +16,8 @@ pub struct Functions<'b> {
     table: SymbolTable,
     /// Every name, aliases included, with its address; ascending.
     names: Vec<(u64, Range<usize>)>,
+    /// The addresses of each name, ascending and distinct; made when it is first asked for.
+    by_name: OnceLock<HashMap<&'b [u8], Vec<u64>>>,
 }
 
 impl<'b> Functions<'b> {
@@ -23,7 +26,7 @@ impl<'b> Functions<'b> {
         let raw = Elf::parse(bytes).map(|elf| elf.symbols(bytes)).unwrap_or_default();
         let mut names: Vec<_> = raw.iter().map(|s| (s.addr, s.name.clone())).collect();
         names.sort_unstable_by_key(|(addr, name)| (*addr, name.start));
-        Functions { bytes, table: SymbolTable::new(bytes, raw), names }
+        Functions { bytes, table: SymbolTable::new(bytes, raw), names, by_name: OnceLock::new() }
     }
 
     /// The lowest stretch of code that has a name and does not end at or below `addr`.
@@ -39,6 +42,30 @@ impl<'b> Functions<'b> {
     /// The demangled name of what covers `addr`, and where that begins.
     pub fn name(&self, addr: u64) -> Option<(Arc<str>, u64)> {
         self.table.find(self.bytes, addr)
+    }
+
+    /// What covers `addr`: its name as the file has it, and how many symbols with the same name
+    /// are at lower addresses. Together they tell local functions of one name apart.
+    pub fn nth_of_name(&self, addr: u64) -> Option<(String, u64)> {
+        let (_, start) = self.name(addr)?;
+        let range = self.table.find_name(addr)?;
+        let starts = self.starts_by_name().get(self.bytes.get(range.clone())?)?;
+        let before = starts.partition_point(|s| *s < start);
+        Some((self.text(&range).into_owned(), before as u64))
+    }
+
+    fn starts_by_name(&self) -> &HashMap<&'b [u8], Vec<u64>> {
+        self.by_name.get_or_init(|| {
+            let mut starts: HashMap<&[u8], Vec<u64>> = HashMap::new();
+            for (addr, range) in &self.names {
+                let name = self.bytes.get(range.clone()).unwrap_or_default();
+                let of_name = starts.entry(name).or_default();
+                if of_name.last() != Some(addr) {
+                    of_name.push(*addr);
+                }
+            }
+            starts
+        })
     }
 
     /// The addresses of the symbols called `name`, mangled or not; ascending, each of them once.

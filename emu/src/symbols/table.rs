@@ -80,14 +80,20 @@ impl SymbolTable {
         self.find_range(bytes, addr).map(|(name, range)| (name, range.start))
     }
 
+    /// Where in the file the name of the symbol that covers `addr` is.
+    pub fn find_name(&self, addr: u64) -> Option<Range<usize>> {
+        self.covering(addr).map(|(_, symbol)| symbol.name.clone())
+    }
+
+    fn covering(&self, addr: u64) -> Option<(&Range<u64>, &Symbol)> {
+        let i = self.ranges.partition_point(|(r, _)| r.end <= addr);
+        let (range, symbol) = self.ranges.get(i).filter(|(range, _)| range.contains(&addr))?;
+        Some((range, &self.symbols[*symbol])) // ranges are made from the same list
+    }
+
     /// As [`SymbolTable::find`], and up to where the symbol reaches.
     pub fn find_range(&self, bytes: &[u8], addr: u64) -> Option<(Arc<str>, Range<u64>)> {
-        let i = self.ranges.partition_point(|(r, _)| r.end <= addr);
-        let (range, symbol) = self.ranges.get(i)?;
-        if !range.contains(&addr) {
-            return None;
-        }
-        let symbol = &self.symbols[*symbol]; // ranges are made from the same list
+        let (range, symbol) = self.covering(addr)?;
         let name = symbol.demangled.get_or_init(|| {
             let raw = bytes.get(symbol.name.clone()).unwrap_or_default();
             demangle(&String::from_utf8_lossy(raw)).into()

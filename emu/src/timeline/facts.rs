@@ -4,6 +4,7 @@ use crate::kernel::State;
 use crate::kernel::state::Cpu;
 use crate::kernel::task::{Task, WorkBits};
 use crate::kernel::task_work::TaskWorks;
+use crate::numbers::grouped;
 
 /// Of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,26 +187,12 @@ pub fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(n), if n == 1 { "" } else { many })
 }
 
-/// A number with its thousands apart.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_and_masks_in_words() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([1, 2].map(|n| counted(n, "item")), ["1 item", "2 items"]);
         assert_eq!([1, 2000].map(|n| counted(n, "address")), ["1 address", "2,000 addresses"]);
         assert_eq!([0, 0b111, 1 << 63 | 1].map(bits), ["0", "PENDING|USED|perf", "PENDING|bit 63"]);

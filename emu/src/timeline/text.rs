@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use crate::timeline::facts::grouped;
+use crate::numbers::grouped;
 use crate::timeline::{Edge, Line, What, Writer};
 
 /// See the module.

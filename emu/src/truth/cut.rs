@@ -12,7 +12,7 @@
 use crate::truth::strand::{Segment, Strand};
 
 /// Live frames that are kept of one stack.
-pub const MAX_FRAMES: usize = 1 << 20;
+pub const MAX_LIVE_FRAMES: usize = 1 << 20;
 
 /// Live frames, and tail calls in them, that are kept of all stacks but the one in use.
 pub const MAX_ELSEWHERE: usize = 1 << 20;
@@ -28,6 +28,8 @@ pub(super) struct Cut {
     signals: usize,
     /// CFA of the outermost one.
     cfa: u64,
+    /// Control has come back among them since: an unknown number has ended.
+    pub entered: bool,
 }
 
 impl Strand {
@@ -50,6 +52,12 @@ impl Strand {
     #[inline]
     pub const fn is_in_cut(&self) -> bool {
         self.cut.removed > 0 && self.frames.len() == self.cut.index
+    }
+
+    /// Control goes on among the removed frames, if the innermost one is one of them.
+    #[inline]
+    pub fn enter_cut(&mut self) {
+        self.cut.entered |= self.is_in_cut();
     }
 
     /// Forgets half of the frames, or more, from the middle.
@@ -103,6 +111,7 @@ impl Strand {
         let is_there = self.is_in_cut() && self.cut.signals > 0;
         if is_there {
             self.cut.signals -= 1;
+            self.enter_cut();
         }
         is_there
     }

@@ -81,8 +81,14 @@ impl Functions {
     /// of type FUNC and what its frame description entries cover, but not the parts that
     /// compilers put apart as `.cold`. What is no ELF file has none.
     pub fn map(&mut self, bytes: &Arc<[u8]>, addr: u64, pgoff: u64) {
+        if let Some(bias) = bias(bytes, addr, pgoff) {
+            self.map_at(bytes, bias);
+        }
+    }
+
+    /// As [`Functions::map`], of a file that is `bias` bytes above where it was linked.
+    pub fn map_at(&mut self, bytes: &Arc<[u8]>, bias: u64) {
         let Ok(elf) = Elf::parse(bytes) else { return };
-        let Some(bias) = bias(bytes, addr, pgoff) else { return };
         let (mut found, mut cold) = symbols(&elf);
         cold.sort_unstable();
         found.extend(described(bytes).filter(|r| cold.binary_search(&r.start).is_err()));

@@ -48,4 +48,4 @@ mod view;
 
 pub use functions::Functions;
 pub use stack::{Stack, TrueCaller, saved_numbers};
-pub use view::{LogicalFrame, TrueFrame};
+pub use view::{Doubt, LogicalFrame, TrueFrame};

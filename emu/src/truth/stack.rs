@@ -202,6 +202,7 @@ impl Stack {
     fn other_transfer(&mut self, e: &Event) {
         let slot = self.slot();
         let strand = &mut self.strands[self.current];
+        strand.enter_cut();
         let top = |f: &Frame| {
             if e.kind == Transfer::Jump { f.cfa.wrapping_sub(slot) } else { f.cfa.wrapping_sub(1) }
         };
@@ -379,7 +380,7 @@ impl Stack {
 
     /// Whether a thread with this stack pointer is in the innermost frame, as far as that can
     /// be told. It is not when that frame is one of those that are not kept (there were more
-    /// than [`MAX_FRAMES`](crate::truth::cut::MAX_FRAMES)), and when the stack pointer has left the frame, and the transfer of
+    /// than [`MAX_LIVE_FRAMES`](crate::truth::cut::MAX_LIVE_FRAMES)), and when the stack pointer has left the frame, and the transfer of
     /// control that ends it has not happened yet: inside `longjmp`, or a switch of stacks.
     /// `sp_was_set`: as in [`Event`], since the last one.
     ///
@@ -402,13 +403,15 @@ impl Stack {
         inside && (!sp_was_set || strand.spans(sp) || below())
     }
 
-    /// Live frames, the outermost aside, with those that are not kept.
-    pub fn depth(&self) -> usize {
-        self.strand().frames.len() + self.strand().cut.removed
+    /// Live frames, the outermost aside, with those that are not kept. `None` if some of these
+    /// have ended since: nobody knows how many.
+    pub fn depth(&self) -> Option<usize> {
+        let Strand { frames, cut, .. } = self.strand();
+        (!cut.entered).then_some(frames.len() + cut.removed)
     }
 
     /// Whether the innermost `frames` frames, or all that there are, are kept: more than
-    /// [`MAX_FRAMES`](crate::truth::cut::MAX_FRAMES) are not.
+    /// [`MAX_LIVE_FRAMES`](crate::truth::cut::MAX_LIVE_FRAMES) are not.
     pub fn knows(&self, frames: usize) -> bool {
         let cut = &self.strand().cut;
         cut.removed == 0 || self.strand().frames.len() - cut.index >= frames

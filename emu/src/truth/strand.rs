@@ -1,7 +1,7 @@
 //! One stack of a thread and the frames on it.
 
 use crate::engine::flow::{CalleeSaved, Event};
-use crate::truth::cut::{Cut, MAX_FRAMES};
+use crate::truth::cut::{Cut, MAX_LIVE_FRAMES};
 use crate::truth::functions::Functions;
 use crate::truth::tails::Tails;
 
@@ -76,7 +76,7 @@ impl Strand {
             self.saved.extend(saved);
         }
         self.frames.push(frame);
-        if self.frames.len() == MAX_FRAMES {
+        if self.frames.len() == MAX_LIVE_FRAMES {
             self.forget_half();
         }
     }
@@ -172,6 +172,7 @@ impl Strand {
         let live = frames.iter().rposition(|f| f.cfa >= e.sp).map_or(0, |index| index + 1);
         self.truncate(first + live);
         self.end_removed(e.sp);
+        self.enter_cut();
     }
 
     /// In the segment in use, unless an outer one has it.

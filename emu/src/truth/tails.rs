@@ -92,11 +92,34 @@ impl Tails {
     }
 
     /// The tail calls in the frame that is the innermost of `depth`, innermost first, each
-    /// with the number of those that are left out between it and the one before.
+    /// with the number of those that came just before it and are not kept.
     pub fn of(&self, depth: usize) -> impl Iterator<Item = (Tail, u64)> + '_ {
         let start = self.0.partition_point(|kept| kept.depth < depth);
         let end = self.0.partition_point(|kept| kept.depth <= depth);
-        let inner = move |i: usize| if i + 1 < end { self.0[i + 1].elided } else { 0 };
-        (start..end).rev().map(move |i| (self.0[i].tail, inner(i)))
+        self.0[start..end].iter().rev().map(|kept| (kept.tail, kept.elided))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of a frame that were forgotten with the outermost half are counted by its first
+    /// one that is left.
+    #[test]
+    fn half_of_a_frame_may_be_forgotten() {
+        const EACH: usize = FIRST + LAST - 1;
+        let (mut tails, mut depth) = (Tails::default(), 0);
+        while tails.len() == depth * EACH {
+            depth += 1;
+            (0..EACH as u64).for_each(|n| tails.push(depth, Tail { next: n, to: n }));
+        }
+        let first = (1..=depth).find(|depth| tails.of(*depth).count() > 0);
+        let of_first: Vec<_> = tails.of(first.unwrap_or_default()).collect();
+        assert!(of_first.len() < EACH, "the half ends between two frames");
+        let elided: Vec<u64> = of_first.iter().map(|(_, elided)| *elided).collect();
+        let (last, others) = elided.split_last().unwrap_or((&0, &[]));
+        assert_eq!(*last, (EACH - of_first.len()) as u64);
+        assert!(others.iter().all(|n| *n == 0));
     }
 }

@@ -1,5 +1,6 @@
 //! The frames as they are shown: physical and logical.
 
+use serde::{Deserialize, Serialize};
 use unwinder::{CodeAddress, InstructionPointer, ReturnAddress};
 
 use crate::truth::Stack;
@@ -29,11 +30,36 @@ pub struct LogicalFrame {
     pub entry: Option<u64>,
     /// False for a function that has tail-called another one: nothing of it is on the stack.
     pub physical: bool,
-    /// Tail-calling functions between this frame and the one before that are not kept.
+    /// Tail-calling functions between this frame and the next one, further out, that are not
+    /// kept.
     pub elided: u64,
 }
 
+/// Why the true stack of a thread is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doubt {
+    /// The stack pointer has left the innermost frame, and the transfer of control that ends
+    /// that frame has not happened yet.
+    BetweenStacks,
+    /// The registers are not the thread's: the kernel was entered and had not saved them yet, so
+    /// that the sample has those of an earlier entry.
+    Unsaved,
+    /// Frames that are asked for are not kept: there were too many ([`crate::truth::cut`]).
+    TooDeep,
+}
+
 impl Stack {
+    /// Why the innermost `frames` frames of a thread with this stack pointer are not known;
+    /// `None` if they are. `sp_was_set`: as for [`Stack::holds`].
+    pub fn doubt(&self, sp: u64, sp_was_set: bool, frames: usize) -> Option<Doubt> {
+        match (self.knows(frames), self.holds(sp, sp_was_set)) {
+            (false, _) => Some(Doubt::TooDeep),
+            (true, false) => Some(Doubt::BetweenStacks),
+            (true, true) => None,
+        }
+    }
+
     /// The frames of a thread that is at `pc`, innermost first, up to the first that is not
     /// kept: of that only its address is known, as of the outermost one.
     pub fn frames(&self, pc: u64) -> impl Iterator<Item = TrueFrame> + '_ {
@@ -71,12 +97,11 @@ impl Stack {
             let callers = std::iter::from_fn(move || {
                 let (tail, elided) = tails.next()?;
                 let entered = tails.peek().map_or(entry, |(outer, _)| Some(outer.to));
-                // Who made the oldest jump that is kept was not entered by the next one.
-                let unknown = tails.peek().is_some_and(|(_, elided)| *elided > 0);
                 Some(LogicalFrame {
                     address: ReturnAddress(tail.next).into(),
                     cfa,
-                    entry: entered.filter(|_| !unknown),
+                    // Where those are left out, the next one did not enter this function.
+                    entry: entered.filter(|_| elided == 0),
                     physical: false,
                     elided,
                 })

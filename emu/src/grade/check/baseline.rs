@@ -1,12 +1,13 @@
 //! The faults of an earlier report, so that only new ones count.
 //!
-//! A fault is known by module, function, offset in it, method and kind: not by its address,
-//! which moves with every change of the program.
+//! A fault is known by module, symbol, offset behind it, method and kind: not by its address,
+//! which moves with every change of the program, and not by the function's demangled name, which
+//! many may have.
 
 use std::collections::HashSet;
 use std::io::{BufRead, Read};
 
-use crate::grade::check::report::{Fault, Line, SCHEMA, VERSION};
+use crate::grade::check::report::{Fault, Header, Line, SCHEMA, Symbol, VERSION};
 use crate::grade::file::json_error;
 
 /// A line of a baseline is not longer.
@@ -15,20 +16,30 @@ const MAX_LINE: u64 = 1 << 20;
 const MAX_FAULTS: usize = 4_000_000;
 
 /// What identifies a fault.
-type Key = (String, Option<String>, u64, String, String);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    module: String,
+    symbol: Option<Symbol>,
+    /// Behind the symbol; without one the address is all there is.
+    at: u64,
+    method: String,
+    wrong: String,
+}
 
-fn key(fault: &Fault) -> Key {
-    let Fault { module, function, offset, method, wrong, .. } = fault;
-    // Without a name of the function the address is all there is.
-    let at = if function.is_some() { offset.0 } else { fault.pc.0 };
-    (module.clone(), function.clone(), at, method.clone(), wrong.clone())
+impl Key {
+    fn of(fault: &Fault) -> Key {
+        let Fault { module, symbol, method, wrong, .. } = fault;
+        let at = if symbol.is_some() { fault.offset.0 } else { fault.pc.0 };
+        let (module, symbol) = (module.clone(), symbol.clone());
+        Key { module, symbol, at, method: method.clone(), wrong: wrong.clone() }
+    }
 }
 
 /// Faults that are known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Baseline {
+    header: Header,
     known: HashSet<Key>,
-    arch: String,
 }
 
 /// Why a file is no baseline.
@@ -73,7 +84,7 @@ impl Baseline {
     /// [`BaselineError`]: the line, and what is wrong there.
     pub fn read(mut input: impl BufRead) -> Result<Baseline, BaselineError> {
         let mut known = HashSet::new();
-        let mut arch = String::new();
+        let mut first = None;
         let mut whole = false;
         let mut bytes = Vec::new();
         let mut line = 0;
@@ -87,8 +98,8 @@ impl Baseline {
                 let reason = reason.replace(char::is_control, " ");
                 BaselineError::Line { line, reason }
             };
-            if read == 0 && whole {
-                return Ok(Baseline { known, arch });
+            if let (0, true, Some(header)) = (read, whole, &first) {
+                return Ok(Baseline { header: Header::clone(header), known });
             }
             if whole {
                 return Err(wrong("a report ends with its summary".to_owned()));
@@ -110,11 +121,11 @@ impl Baseline {
                 (1, Line::Header(header)) if header.version != VERSION => {
                     return Err(BaselineError::Version { found: header.version });
                 }
-                (1, Line::Header(header)) => arch = header.arch,
+                (1, Line::Header(header)) => first = Some(header),
                 (1, _) | (_, Line::Header(_)) => {
                     return Err(wrong("a report has one header, its first line".to_owned()));
                 }
-                (_, Line::Fault(fault)) => drop(known.insert(key(&fault))),
+                (_, Line::Fault(fault)) => drop(known.insert(Key::of(&fault))),
                 (_, Line::Function(_)) => {}
                 (_, Line::Summary(_)) => whole = true,
             }
@@ -123,12 +134,12 @@ impl Baseline {
 
     /// Whether a fault was there already.
     pub fn knows(&self, fault: &Fault) -> bool {
-        self.known.contains(&key(fault))
+        self.known.contains(&Key::of(fault))
     }
 
-    /// The architecture that it is for.
-    pub fn arch(&self) -> &str {
-        &self.arch
+    /// What was checked then.
+    pub fn header(&self) -> &Header {
+        &self.header
     }
 
     /// How many there were.
@@ -163,7 +174,7 @@ pub fn fuzz_baseline(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    const HEADER: &str = r#"{"kind":"header","schema":"emu-check","version":1,"guest":"g","arch":"x86_64","methods":["fp"],"every":false}"#;
+    const HEADER: &str = r#"{"kind":"header","schema":"emu-check","version":2,"guest":"g","arch":"x86_64","methods":["fp"],"every":false}"#;
     const SUMMARY: &str = r#"{"kind":"summary","instructions":1,"pcs":1,"undecided":0,"checks":1,"points":{},"faults":[0]}"#;
 
     fn error(text: &str) -> String {
@@ -179,7 +190,7 @@ mod tests {
         assert!(error(&format!("{SUMMARY}\n")).starts_with("line 1: a report has one header"));
         let hello = error(&format!("{HEADER}\nhello\n"));
         assert!(hello.starts_with("line 2: expected value (column 1); "), "{hello}");
-        let other = HEADER.replace("\"version\":1", "\"version\":9");
+        let other = HEADER.replace("\"version\":2", "\"version\":9");
         assert!(error(&other).starts_with("version 9"));
         assert!(error(&format!("{whole}{SUMMARY}\n")).starts_with("line 3: a report ends"));
         let other = HEADER.replace("emu-check", "else");

@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arch::{Arch, Regs};
-use unwinder::Module;
 use unwinder::elf::Slice;
+use unwinder::{CodeAddress, Module};
 
-use crate::grade::check::checker::{Mapped, Results};
-use crate::grade::check::record::{Example, Found, MethodRecord, PcRecord};
+use crate::grade::check::checker::Results;
+use crate::grade::check::one_step::Wrong;
+use crate::grade::check::record::{PcRecord, Seen};
 use crate::grade::check::report::{
-    ByMethod, Caller, Counts, Fault, Function, Header, Hex, Registers, Report, Summary,
+    ByMethod, Caller, Counts, Fault, Function, Header, Hex, Registers, Report, Summary, Symbol,
 };
-use crate::grade::methods::{MethodId, NoCaller};
+use crate::grade::file::FrameKind;
+use crate::grade::files::Mapped;
+use crate::grade::methods::{MethodId, NoCaller, Told};
 use crate::grade::point::{Points, ProgramPoint};
 use crate::show::{Code, Line, Pieces, Rows};
 use crate::truth::saved_numbers;
@@ -86,8 +89,8 @@ struct View<'f> {
     rows: Rows<'f, Slice<Arc<[u8]>>>,
     pieces: Pieces<'f>,
     code: Code<'f>,
-    /// Name and start of the function at an address as linked.
-    known: HashMap<u64, (Option<String>, u64)>,
+    /// The function at an address as linked.
+    known: HashMap<u64, Named>,
     /// The code of the function that was asked for last.
     lines: Vec<Line>,
 }
@@ -151,15 +154,33 @@ impl<'f> View<'f> {
         }
     }
 
-    /// Name and first address of the function at `at`, as linked.
-    fn function(&mut self, at: u64) -> (Option<String>, u64) {
+    /// The function at `at`, as linked.
+    fn function(&mut self, at: u64) -> Named {
         let pieces = &self.pieces;
-        let found = self.known.entry(at).or_insert_with(|| match pieces.symbols().name(at) {
-            Some((name, start)) => (Some(name.to_string()), start),
-            None => (None, pieces.around(at, 0, u64::MAX).range.start),
+        let symbols = pieces.symbols();
+        let found = self.known.entry(at).or_insert_with(|| match symbols.name(at) {
+            Some((name, start)) => {
+                let symbol = symbols.nth_of_name(at);
+                let symbol = symbol.map(|(name, ordinal)| Symbol { name, ordinal });
+                Named { name: Some(name.to_string()), symbol, start }
+            }
+            None => {
+                let start = pieces.around(at, 0, u64::MAX).range.start;
+                Named { name: None, symbol: None, start }
+            }
         });
         found.clone()
     }
+}
+
+/// A function.
+#[derive(Clone, Debug)]
+struct Named {
+    /// Demangled.
+    name: Option<String>,
+    symbol: Option<Symbol>,
+    /// First address, as linked.
+    start: u64,
 }
 
 /// Where a function is: place of its file in the list, or none; first address as linked.
@@ -183,18 +204,21 @@ impl Builder<'_> {
         view: Option<usize>,
         views: &mut [View<'_>],
     ) {
-        let (module, name, start, linked) = match view.and_then(|v| views.get_mut(v)) {
+        let (module, named, linked) = match view.and_then(|v| views.get_mut(v)) {
             Some(view) => {
                 let linked = view.linked(pc);
-                let (name, start) = view.function(linked);
-                (view.name.clone(), name, start, linked)
+                (view.name.clone(), view.function(linked), linked)
             }
-            None => ("(no file)".to_owned(), None, pc & !0xfff, pc),
+            None => {
+                let named = Named { name: None, symbol: None, start: pc & !0xfff };
+                ("(no file)".to_owned(), named, pc)
+            }
         };
-        let function = self.functions.entry((view, start)).or_insert_with(|| Function {
+        let function = self.functions.entry((view, named.start)).or_insert_with(|| Function {
             module: module.clone(),
-            function: name.clone(),
-            start: Hex(start),
+            function: named.name.clone(),
+            symbol: named.symbol.clone(),
+            start: Hex(named.start),
             pcs: 0,
             undecided: 0,
             points: BTreeMap::new(),
@@ -213,27 +237,28 @@ impl Builder<'_> {
             sums.iter_mut().zip(&counts).for_each(|(sum, c)| sum.add(*c));
         }
         for (index, id) in self.results.checked.iter().enumerate() {
-            let Some(method) = record.methods.get(id.0).filter(|m| m.wrong > 0) else { continue };
-            let Some(example) = &method.example else { continue };
-            self.summary.faults[index] += 1; // one for each checked method
-            let place = Place { module: &module, function: &name, start, linked, pc, point };
-            let fault = self.fault(&place, record, method, example, *id, executions, view, views);
-            self.faults.push(fault);
+            let Some(method) = record.methods.get(id.0) else { continue };
+            let place = Place { module: &module, function: &named, linked, pc, point };
+            for (wrong, seen) in &method.wrong {
+                self.summary.faults[index] += 1; // one for each checked method
+                let what = (*id, *wrong, seen);
+                let fault = self.fault(&place, record, what, executions, view, views);
+                self.faults.push(fault);
+            }
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "each is another part of the line")]
     fn fault(
         &self,
         place: &Place<'_>,
         record: &PcRecord,
-        method: &MethodRecord,
-        example: &Example,
-        id: MethodId,
+        (id, wrong, seen): (MethodId, Wrong, &Seen),
         executions: u64,
         view: Option<usize>,
         views: &mut [View<'_>],
     ) -> Fault {
+        let Seen { times, example } = seen;
+        let Named { name, symbol, start } = place.function;
         let mut row = None;
         let mut listing = Vec::new();
         if let Some(view) = view.and_then(|v| views.get_mut(v)) {
@@ -243,13 +268,14 @@ impl Builder<'_> {
                 MethodId::SFRAME => texts.sframe,
                 _ => None,
             };
-            listing = view.listing(place.start, place.linked);
+            listing = view.listing(*start, place.linked);
         }
         let here = |(address, _): &&(Hex, String)| address.0 == place.linked;
         let instruction = listing.iter().find(here).map_or(String::new(), |l| l.1.clone());
         let expected = example.expected.map(|e| Caller {
             cfa: Some(Hex(e.sp)),
-            return_address: Hex(e.address),
+            return_address: Hex(e.address.value()),
+            address_kind: Some(FrameKind::of(e.address)),
             place: name_of(e.address, views),
             registers: e.saved.map_or_else(Registers::new, |saved| {
                 let numbers = saved_numbers(self.arch);
@@ -264,16 +290,17 @@ impl Builder<'_> {
         };
         Fault {
             module: place.module.to_owned(),
-            function: place.function.clone(),
-            offset: Hex(place.linked.wrapping_sub(place.start)),
+            function: name.clone(),
+            symbol: symbol.clone(),
+            offset: Hex(place.linked.wrapping_sub(*start)),
             pc: Hex(place.linked),
             address: Hex(place.pc),
             point: place.point,
             method: self.results.names.get(id.0).cloned().unwrap_or_default(),
-            wrong: example.wrong.name().to_owned(),
+            wrong: wrong.name().to_owned(),
             executions: executions.max(record.checked),
             checked: record.checked,
-            times: method.wrong,
+            times: *times,
             row,
             instruction,
             listing,
@@ -284,12 +311,13 @@ impl Builder<'_> {
         }
     }
 
-    fn told(&self, found: &Found, views: &mut [View<'_>]) -> Caller {
+    fn told(&self, found: &Told, views: &mut [View<'_>]) -> Caller {
         let known = saved_numbers(self.arch)
             .filter_map(|n| Some((register(self.arch, n), Hex(found.registers.get(n)?))));
         Caller {
             cfa: found.sp.map(Hex),
-            return_address: Hex(found.address),
+            return_address: Hex(found.address.value()),
+            address_kind: found.tells_interrupted.then(|| FrameKind::of(found.address)),
             registers: known.collect(),
             place: name_of(found.address, views),
         }
@@ -304,8 +332,7 @@ impl Builder<'_> {
 /// Where a fault is.
 struct Place<'p> {
     module: &'p str,
-    function: &'p Option<String>,
-    start: u64,
+    function: &'p Named,
     linked: u64,
     pc: u64,
     point: ProgramPoint,
@@ -315,19 +342,21 @@ struct Place<'p> {
 fn counts(record: &PcRecord, id: MethodId) -> Counts {
     let one = Counts::default();
     match record.methods.get(id.0) {
-        Some(m) if m.wrong > 0 => Counts { wrong: 1, ..one },
+        Some(m) if !m.wrong.is_empty() => Counts { wrong: 1, ..one },
         Some(m) if m.no_coverage > 0 => Counts { no_coverage: 1, ..one },
         _ => Counts { right: 1, ..one },
     }
 }
 
-/// What a return address is in: `main+0x1f`, the file's name, or nothing.
-fn name_of(address: u64, views: &mut [View<'_>]) -> String {
-    let Some(view) = views.iter_mut().find(|v| v.covers(address)) else { return String::new() };
-    let at = view.linked(address);
-    match view.function(at.wrapping_sub(1)) {
-        (Some(name), start) => format!("{name}+{:#x}", at.wrapping_sub(start)),
-        (None, _) => view.name.clone(),
+/// What the address of a caller is in: `main+0x1f`, the file's name, or nothing.
+fn name_of(address: CodeAddress, views: &mut [View<'_>]) -> String {
+    let at = address.lookup().value();
+    let Some(view) = views.iter_mut().find(|v| v.covers(at)) else { return String::new() };
+    match view.function(view.linked(at)) {
+        Named { name: Some(name), start, .. } => {
+            format!("{name}+{:#x}", view.linked(address.value()).wrapping_sub(start))
+        }
+        Named { name: None, .. } => view.name.clone(),
     }
 }
 

@@ -4,20 +4,20 @@
 use std::collections::HashMap;
 
 use arch::Regs;
-use unwinder::Memory;
-use unwinder::elf::bias;
+use unwinder::{CodeAddress, Memory, Registers, signal};
 
 use crate::engine::EngineError;
+use crate::engine::flow::CalleeSaved;
 use crate::engine::schedule::Visits;
 use crate::engine::stepper::Sight;
 use crate::export::Images;
 use crate::grade::check::one_step::one_step;
 use crate::grade::check::record::PcRecord;
+use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
-use crate::grade::methods::{Bytes, MethodId, Methods};
+use crate::grade::methods::{MethodId, Methods, NotLoaded};
 use crate::kernel::State;
-use crate::perf::record::FileId;
-use crate::truth::Stack;
+use crate::truth::{Stack, saved_numbers};
 
 /// A handle; clones look at the same run.
 #[derive(Clone, Debug)]
@@ -29,20 +29,10 @@ struct Inner {
     methods: Methods,
     /// Those that are checked.
     checked: Vec<MethodId>,
-    images: Images,
     files: Vec<Mapped>,
     pcs: HashMap<u64, PcRecord>,
-}
-
-/// A file with code in the process.
-#[derive(Clone, Debug)]
-pub struct Mapped {
-    /// Its path, or `[vdso]`.
-    pub name: String,
-    /// Its bytes.
-    pub bytes: Bytes,
-    /// How far from where it was linked it is mapped.
-    pub bias: u64,
+    /// Executions that could not be looked at.
+    refused: u64,
 }
 
 /// What a check knows at its end.
@@ -75,10 +65,26 @@ impl Checker {
         let checked = methods.ids().filter(|id| wanted(&methods.names()[id.0])).collect();
         let stack = Stack::new(regs.arch, regs.sp());
         let (files, pcs) = (Vec::new(), HashMap::new());
-        let inner = Inner { stack, methods, checked, images, files, pcs };
-        let checker = Checker(Followed::start(state, inner)?);
+        let inner = Inner { stack, methods, checked, files, pcs, refused: 0 };
+        let checker = Checker(Followed::start(state, images, inner)?);
         state.core.look(&state.arena, Box::new(checker.clone()), visits)?;
         Ok(checker)
+    }
+
+    /// Files that a method could not load.
+    pub fn not_loaded(&self) -> Vec<NotLoaded> {
+        self.0.borrow().methods.not_loaded().to_vec()
+    }
+
+    /// See [`Followed::refused_mappings`].
+    pub fn refused_mappings(&self) -> u64 {
+        self.0.refused_mappings()
+    }
+
+    /// Executions that were not looked at, because of too many blocks; known once the machine
+    /// has been asked how often each was executed.
+    pub fn refused_executions(&self) -> u64 {
+        self.0.borrow().refused
     }
 
     /// Reads what was found.
@@ -100,15 +106,29 @@ impl Follower for Inner {
         &mut self.stack
     }
 
-    fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
-        // The unwind tables are those of the file as it is mapped, whatever its identity.
-        if let Some(bytes) = self.images.get(path, &FileId::None).bytes() {
-            self.stack.functions_mut().map(&bytes, addr, pgoff);
-            self.methods.map(path, &bytes, addr, pgoff);
-            if let Some(bias) = bias(&bytes, addr, pgoff) {
-                self.files.push(Mapped { name: path.to_owned(), bytes, bias });
-            }
+    fn map(&mut self, file: Mapped) {
+        self.methods.map(&file);
+        self.files.push(file);
+    }
+}
+
+/// What `rt_sigreturn` goes back to, out of the kernel's frame for the signal: the handler may
+/// have changed it.
+struct Context {
+    address: CodeAddress,
+    sp: u64,
+    saved: CalleeSaved,
+}
+
+impl Context {
+    /// That of a thread whose handler has returned.
+    fn of(regs: &Regs, mut memory: &mut dyn Memory) -> Option<Context> {
+        let caller = signal::step(&Registers::of_thread(regs), &mut memory).ok()?;
+        let mut saved = CalleeSaved::default();
+        for (place, number) in saved.iter_mut().zip(saved_numbers(regs.arch)) {
+            *place = caller.registers.get(number)?;
         }
+        Some(Context { address: caller.address, sp: caller.registers.sp()?, saved })
     }
 }
 
@@ -120,7 +140,15 @@ impl Inner {
             return;
         }
         record.checked += 1;
-        let truth = self.stack.caller();
+        let mut truth = self.stack.caller();
+        let context;
+        if let Some(caller) = truth.as_mut().filter(|caller| caller.signal)
+            && let Some(found) = Context::of(regs, memory)
+        {
+            context = found;
+            (caller.address, caller.sp) = (context.address, context.sp);
+            caller.saved = Some(&context.saved);
+        }
         for &id in &self.checked {
             let told = self.methods.step(id, regs, memory);
             let outcome = one_step(regs.arch, &told, truth.as_ref());
@@ -132,5 +160,9 @@ impl Inner {
 impl Sight for Checker {
     fn instruction(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
         self.0.borrow_mut().check(regs, sp_was_set, memory);
+    }
+
+    fn refused(&mut self, executions: u64) {
+        self.0.borrow_mut().refused = executions;
     }
 }

@@ -16,13 +16,16 @@ pub enum Outcome {
     Wrong(Wrong),
 }
 
-/// What is wrong.
+/// What is wrong. Of several things, the first in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Wrong {
     /// The caller's stack pointer: the canonical frame address.
     Cfa,
     /// The return address alone.
     ReturnAddress,
+    /// The return address is right, but said to be an interrupted one, or the other way round:
+    /// the next step would look up another instruction.
+    AddressKind,
     /// Callee-saved registers alone.
     Registers,
     /// A caller of the outermost frame.
@@ -39,6 +42,7 @@ impl Wrong {
         match self {
             Wrong::Cfa => "cfa",
             Wrong::ReturnAddress => "return address",
+            Wrong::AddressKind => "kind of address",
             Wrong::Registers => "registers",
             Wrong::Invented => "invented caller",
             Wrong::ClaimedComplete => "claimed outermost",
@@ -56,11 +60,14 @@ impl Wrong {
 /// a caller      none                     no coverage, claimed complete, failed
 /// a caller      another sp               cfa
 /// a caller      another address          return address
+/// a caller      the same address, to be  kind of address
+///               looked up elsewhere
 /// a caller      a callee-saved register  registers
 ///               with another value
 /// ```
 ///
-/// Registers and stack pointers that the method does not tell are not compared.
+/// Registers, stack pointers and kinds of addresses that the method does not tell are not
+/// compared.
 pub fn one_step(
     arch: Arch,
     told: &Result<Told, NoCaller>,
@@ -75,8 +82,10 @@ pub fn one_step(
         (Ok(told), Some(truth)) => {
             if told.sp.is_some_and(|sp| sp != truth.sp) {
                 Outcome::Wrong(Wrong::Cfa)
-            } else if told.address != truth.address.value() {
+            } else if told.address.value() != truth.address.value() {
                 Outcome::Wrong(Wrong::ReturnAddress)
+            } else if told.tells_interrupted && told.address.lookup() != truth.address.lookup() {
+                Outcome::Wrong(Wrong::AddressKind)
             } else if !registers_agree(arch, told, truth) {
                 Outcome::Wrong(Wrong::Registers)
             } else {
@@ -96,7 +105,7 @@ fn registers_agree(arch: Arch, told: &Told, truth: &TrueCaller<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unwinder::{Registers, ReturnAddress};
+    use unwinder::{InterruptedAddress, Registers, ReturnAddress};
 
     #[test]
     fn every_outcome() {
@@ -110,7 +119,9 @@ mod tests {
         };
         let mut registers = Registers::unknown(arch);
         registers.set(6, 2);
-        let right = Told { address: 0x400, registers, sp: Some(0x7000) };
+        let at = |address| ReturnAddress(address).into();
+        let sp = Some(0x7000);
+        let right = Told { address: at(0x400), tells_interrupted: true, registers, sp };
         let outcome = |told, truth| one_step(arch, &told, truth);
         assert_eq!(outcome(Ok(right), Some(&truth)), Outcome::Right);
         assert_eq!(outcome(Ok(Told { sp: None, ..right }), Some(&truth)), Outcome::Right);
@@ -118,8 +129,16 @@ mod tests {
             Outcome::Wrong(wrong) => Some(wrong),
             _ => None,
         };
-        assert_eq!(wrong(Ok(Told { sp: Some(0x7008), address: 1, ..right })), Some(Wrong::Cfa));
-        assert_eq!(wrong(Ok(Told { address: 0x3ff, ..right })), Some(Wrong::ReturnAddress));
+        let cfa = Told { sp: Some(0x7008), address: at(1), ..right };
+        assert_eq!(wrong(Ok(cfa)), Some(Wrong::Cfa));
+        assert_eq!(wrong(Ok(Told { address: at(0x3ff), ..right })), Some(Wrong::ReturnAddress));
+        // What a signal interrupted, looked up one byte early, and the other way round.
+        let interrupted = TrueCaller { address: InterruptedAddress(0x400).into(), ..truth };
+        let kind = Outcome::Wrong(Wrong::AddressKind);
+        assert_eq!(outcome(Ok(right), Some(&interrupted)), kind);
+        assert_eq!(outcome(Ok(Told { address: interrupted.address, ..right }), Some(&truth)), kind);
+        let bare = Told { tells_interrupted: false, ..right };
+        assert_eq!(outcome(Ok(bare), Some(&interrupted)), Outcome::Right);
         registers.set(15, 7);
         assert_eq!(wrong(Ok(Told { registers, ..right })), Some(Wrong::Registers));
         assert_eq!(wrong(Err(NoCaller::Complete)), Some(Wrong::ClaimedComplete));

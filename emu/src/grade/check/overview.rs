@@ -79,11 +79,25 @@ pub fn share(counts: Counts) -> String {
     }
 }
 
+/// How much is wrong: instructions, and if that is more, in how many ways, each of which is a
+/// fault. `11 wrong`, `11 newly wrong in 12 ways`. `faults` has those of an instruction and
+/// method side by side; `grouped` writes numbers.
+pub fn wrong(faults: &[&Fault], new: bool, grouped: impl Fn(u64) -> String) -> String {
+    let mut places: Vec<_> = faults.iter().map(|f| (f.address, &f.method)).collect();
+    places.dedup();
+    let (places, ways) = (places.len() as u64, faults.len() as u64);
+    let new = if new { "newly wrong" } else { "wrong" };
+    match ways == places {
+        true => format!("{} {new}", grouped(places)),
+        false => format!("{} {new} in {} ways", grouped(places), grouped(ways)),
+    }
+}
+
 /// In what a fault is wrong, in words: `wrong CFA`, `claimed outermost`.
 pub fn kind(fault: &Fault) -> String {
     match &*fault.wrong {
         "cfa" => "wrong CFA".to_owned(),
-        wrong @ ("return address" | "registers") => format!("wrong {wrong}"),
+        wrong @ ("return address" | "registers" | "kind of address") => format!("wrong {wrong}"),
         other => other.to_owned(),
     }
 }

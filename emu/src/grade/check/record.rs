@@ -1,7 +1,9 @@
 //! What was seen at one instruction.
 
+use std::collections::BTreeMap;
+
 use arch::Regs;
-use unwinder::Registers;
+use unwinder::CodeAddress;
 
 use crate::engine::flow::CalleeSaved;
 use crate::grade::check::one_step::{Outcome, Wrong};
@@ -22,45 +24,39 @@ pub struct PcRecord {
 pub struct MethodRecord {
     /// Checks in which the table said nothing.
     pub no_coverage: u64,
-    /// Checks in which it was wrong.
-    pub wrong: u64,
+    /// In what it was wrong.
+    pub wrong: BTreeMap<Wrong, Seen>,
+}
+
+/// A kind of wrong steps at one PC.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// In how many checks.
+    pub times: u64,
     /// The first of them.
-    pub example: Option<Box<Example>>,
+    pub example: Box<Example>,
 }
 
 /// A step that was wrong.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// In what.
-    pub wrong: Wrong,
     /// The thread's registers.
     pub regs: Regs,
     /// The true caller; `None` for the outermost frame.
     pub expected: Option<Expected>,
     /// The caller that was told, or why there was none.
-    pub found: Result<Found, NoCaller>,
+    pub found: Result<Told, NoCaller>,
 }
 
 /// A true caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// Where it goes on.
-    pub address: u64,
+    pub address: CodeAddress,
     /// Its stack pointer there, the CFA.
     pub sp: u64,
     /// Its callee-saved registers.
     pub saved: Option<CalleeSaved>,
-}
-
-/// A caller as a method told it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Where it goes on.
-    pub address: u64,
-    /// Its stack pointer there.
-    pub sp: Option<u64>,
-    /// Its registers.
-    pub registers: Registers,
 }
 
 impl PcRecord {
@@ -71,6 +67,11 @@ impl PcRecord {
 }
 
 impl MethodRecord {
+    /// Checks in which it was wrong in any way.
+    pub fn times_wrong(&self) -> u64 {
+        self.wrong.values().map(|seen| seen.times).sum()
+    }
+
     /// Counts one check.
     pub fn add(
         &mut self,
@@ -83,31 +84,17 @@ impl MethodRecord {
             Outcome::Right => {}
             Outcome::NoCoverage => self.no_coverage += 1,
             Outcome::Wrong(wrong) => {
-                self.wrong += 1;
-                if self.example.is_none() {
-                    self.example = Some(Box::new(Example::new(wrong, regs, told, truth)));
-                }
+                let first = || Seen { times: 0, example: Example::new(regs, told, truth).into() };
+                self.wrong.entry(wrong).or_insert_with(first).times += 1;
             }
         }
     }
 }
 
 impl Example {
-    fn new(
-        wrong: Wrong,
-        regs: &Regs,
-        told: &Result<Told, NoCaller>,
-        truth: Option<&TrueCaller<'_>>,
-    ) -> Example {
-        let expected = truth.map(|t| Expected {
-            address: t.address.value(),
-            sp: t.sp,
-            saved: t.saved.copied(),
-        });
-        let found = match told {
-            Ok(t) => Ok(Found { address: t.address, sp: t.sp, registers: t.registers }),
-            Err(why) => Err(why.clone()),
-        };
-        Example { wrong, regs: *regs, expected, found }
+    fn new(regs: &Regs, told: &Result<Told, NoCaller>, truth: Option<&TrueCaller<'_>>) -> Example {
+        let expected =
+            truth.map(|t| Expected { address: t.address, sp: t.sp, saved: t.saved.copied() });
+        Example { regs: *regs, expected, found: told.clone() }
     }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::grade::file::FrameKind;
 use crate::grade::point::ProgramPoint;
 
 /// Name of the format.
 pub const SCHEMA: &str = "emu-check";
 /// Its version: it grows when a reader of an older one would be misled.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One line of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +81,8 @@ pub struct Function {
     pub module: String,
     /// Demangled name; `None` where no symbol says it.
     pub function: Option<String>,
+    /// What tells it from others of that name.
+    pub symbol: Option<Symbol>,
     /// Its address as linked.
     pub start: Hex,
     /// Distinct instructions that were executed.
@@ -91,6 +94,15 @@ pub struct Function {
     pub points: ByPoint,
 }
 
+/// A function's symbol.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Symbol {
+    /// As the file has it, mangled.
+    pub name: String,
+    /// How many symbols of the file with this name are at lower addresses.
+    pub ordinal: u64,
+}
+
 /// A wrong step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
@@ -98,6 +110,8 @@ pub struct Fault {
     pub module: String,
     /// Demangled name of the function.
     pub function: Option<String>,
+    /// What tells that from others of its name.
+    pub symbol: Option<Symbol>,
     /// Distance from the function's start.
     pub offset: Hex,
     /// Address as linked.
@@ -108,13 +122,13 @@ pub struct Fault {
     pub point: ProgramPoint,
     /// The method.
     pub method: String,
-    /// In what it is wrong.
+    /// In what it is wrong, here: each kind has a fault of its own.
     pub wrong: String,
     /// How often the instruction was executed.
     pub executions: u64,
     /// How many of these were checked.
     pub checked: u64,
-    /// In how many of these the method was wrong.
+    /// In how many of these the method was wrong in this way.
     pub times: u64,
     /// The row of its table that is in force, if it has one.
     pub row: Option<String>,
@@ -124,7 +138,7 @@ pub struct Fault {
     pub listing: Vec<(Hex, String)>,
     /// The registers that rules are about: stack and frame pointer.
     pub registers: Registers,
-    /// The true caller in the first wrong execution; `None`: there is none.
+    /// The true caller in the first execution that was wrong in this way; `None`: there is none.
     pub expected: Option<Caller>,
     /// What the method told instead; `None`: no caller.
     pub found: Option<Caller>,
@@ -142,6 +156,9 @@ pub struct Caller {
     pub cfa: Option<Hex>,
     /// Where it goes on.
     pub return_address: Hex,
+    /// Whether that is a return address, or where a signal came; `None` if the method cannot
+    /// tell.
+    pub address_kind: Option<FrameKind>,
     /// What the return address is in, for people.
     pub place: String,
     /// Callee-saved registers that are known.

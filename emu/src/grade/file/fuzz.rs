@@ -2,7 +2,7 @@
 
 use unwinder::Memory;
 
-use super::{Line, Pieces, Reader};
+use super::{Answer, Line, Piece, Pieces, Reader};
 
 /// Reads `bytes` as a truth file, and its second sample as memory.
 ///
@@ -20,17 +20,28 @@ pub fn fuzz_truth_file(bytes: &[u8]) {
                 continue;
             }
         };
-        let sample = found.sample;
-        assert_eq!(sample.n, n);
-        let mut memory = Pieces(&sample.memory);
-        for piece in &sample.memory {
-            let last = piece.address.0 + (piece.bytes.0.len() as u64 - 1);
-            let mut byte = [0];
-            assert!(memory.read(last, &mut byte) && Some(&byte[0]) == piece.bytes.0.last());
-        }
-        let line = Line::Sample(Box::new(sample));
+        let line = match found {
+            Answer::Graded(found) => {
+                assert_eq!(found.sample.n, n);
+                all_memory_is_read(&found.sample.memory);
+                Line::Sample(Box::new(found.sample))
+            }
+            Answer::Undecided(found) => {
+                assert_eq!(found.sample.n, n);
+                Line::Undecided(Box::new(found.sample))
+            }
+        };
         let text = serde_json::to_string(&line);
         let again = text.and_then(|text| serde_json::from_str::<Line>(&text));
         assert!(again.is_ok_and(|again| again == line));
+    }
+}
+
+fn all_memory_is_read(pieces: &[Piece]) {
+    let mut memory = Pieces(pieces);
+    for piece in pieces {
+        let last = piece.address.0 + (piece.bytes.0.len() as u64 - 1);
+        let mut byte = [0];
+        assert!(memory.read(last, &mut byte) && Some(&byte[0]) == piece.bytes.0.last());
     }
 }

@@ -6,6 +6,7 @@
 //! {"header":{…}}                    first: schema, architecture, methods
 //! {"module":{…}}                    a file of code was mapped; before the samples that see it
 //! {"sample":{…}}                    in the order of the profile
+//! {"undecided":{…}}                 in the sample's place, where the true stack is not known
 //! ```
 
 pub mod fuzz;
@@ -15,7 +16,7 @@ mod text;
 mod writer;
 
 pub use memory::{Pieces, Recorder};
-pub use reader::{Found, ReadError, Reader};
+pub use reader::{Answer, Found, ReadError, Reader};
 pub use text::{Bytes, Hex, json_error};
 pub use writer::Writer;
 
@@ -25,20 +26,24 @@ use arch::{Arch, Regs};
 use serde::{Deserialize, Serialize};
 use unwinder::{CodeAddress, InstructionPointer, InterruptedAddress, Module, ReturnAddress};
 
+use crate::grade::files::MAX_FILES;
 use crate::grade::{ProgramPoint, Verdict};
-use crate::truth::TrueFrame;
+use crate::truth::{Doubt, LogicalFrame};
 
 /// What the first line says it is.
 pub const SCHEMA: &str = "emu-truth";
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
-/// Modules at most; those that are mapped later are not written.
-pub const MAX_MODULES: usize = 256;
+/// Modules at most; those that are mapped later are not known to anyone.
+pub const MAX_MODULES: usize = MAX_FILES;
 
 /// Frames of a sample at most.
-pub const MAX_FRAMES: usize = 1024;
+pub const MAX_SAMPLE_FRAMES: usize = 1024;
+
+/// Tail callers of a sample at most, those of inner frames first.
+pub const MAX_TAIL_CALLERS: usize = 4096;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +55,8 @@ pub enum Line {
     Module(MappedFile),
     /// A sample.
     Sample(Box<Sample>),
+    /// A sample whose true stack is not known.
+    Undecided(Box<Undecided>),
 }
 
 /// What holds for all samples.
@@ -91,14 +98,30 @@ pub struct Sample {
     pub point: ProgramPoint,
     /// By DWARF number: 16 of x86_64, 32 of aarch64.
     pub registers: Vec<Hex>,
-    /// Live frames in all, which may be more than [`MAX_FRAMES`].
-    pub depth: u64,
+    /// Live frames in all, which may be more than [`MAX_SAMPLE_FRAMES`]; `None` if that is not known,
+    /// see [`crate::truth::Stack::depth`].
+    pub depth: Option<u64>,
     /// The innermost of them, innermost first.
     pub frames: Vec<Frame>,
     /// What each method made of it.
     pub verdicts: BTreeMap<String, Verdict>,
     /// Memory, ascending.
     pub memory: Vec<Piece>,
+}
+
+/// A sample whose true stack is not known, so that nothing was graded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undecided {
+    /// As of a [`Sample`]: both are counted together.
+    pub n: u64,
+    /// As of a [`Sample`].
+    pub pc: Hex,
+    /// As of a [`Sample`].
+    pub point: ProgramPoint,
+    /// As of a [`Sample`].
+    pub registers: Vec<Hex>,
+    /// Why the stack is not known.
+    pub why: Doubt,
 }
 
 /// How a frame's address is to be understood.
@@ -113,6 +136,17 @@ pub enum FrameKind {
     Interrupted,
 }
 
+impl FrameKind {
+    /// What kind of address it is.
+    pub const fn of(address: CodeAddress) -> FrameKind {
+        match address {
+            CodeAddress::Current(_) | CodeAddress::Call(_) => FrameKind::Current,
+            CodeAddress::Return(_) => FrameKind::Return,
+            CodeAddress::Interrupted(_) => FrameKind::Interrupted,
+        }
+    }
+}
+
 /// A true frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
@@ -124,6 +158,21 @@ pub struct Frame {
     pub cfa: Option<Hex>,
     /// Where the function was entered, if that was seen.
     pub entry: Option<Hex>,
+    /// Functions that led here by tail calls, so that nothing of them is on the stack: who made
+    /// the last one is the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tail_callers: Vec<TailCaller>,
+}
+
+/// A function that has tail-called another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TailCaller {
+    /// Behind the jump: as for a return address, the byte before it is in the function.
+    pub address: Hex,
+    /// Where the function was entered, if that was seen.
+    pub entry: Option<Hex>,
+    /// Tail calls just before this one that are not kept.
+    pub elided: u64,
 }
 
 /// A piece of memory.
@@ -157,19 +206,31 @@ pub fn build_id(bytes: &[u8]) -> Option<String> {
 }
 
 impl Frame {
-    /// A frame of the truth.
-    pub fn new(frame: &TrueFrame) -> Frame {
-        let kind = match frame.address {
-            CodeAddress::Current(_) | CodeAddress::Call(_) => FrameKind::Current,
-            CodeAddress::Return(_) => FrameKind::Return,
-            CodeAddress::Interrupted(_) => FrameKind::Interrupted,
-        };
-        Frame {
-            address: Hex(frame.address.value()),
-            kind,
-            cfa: frame.cfa.map(Hex),
-            entry: frame.entry.map(Hex),
+    /// The frames of a logical stack: at most [`MAX_SAMPLE_FRAMES`], with [`MAX_TAIL_CALLERS`].
+    pub fn list(logical: impl Iterator<Item = LogicalFrame>) -> Vec<Frame> {
+        let (mut frames, mut tails): (Vec<Frame>, usize) = (Vec::new(), 0);
+        for frame in logical {
+            let (address, entry) = (Hex(frame.address.value()), frame.entry.map(Hex));
+            let is_full = frames.len() == MAX_SAMPLE_FRAMES;
+            match frames.last_mut() {
+                Some(inner) if !frame.physical => {
+                    tails += 1;
+                    if tails <= MAX_TAIL_CALLERS {
+                        let elided = frame.elided;
+                        inner.tail_callers.push(TailCaller { address, entry, elided });
+                    }
+                }
+                _ if is_full => break,
+                _ => frames.push(Frame {
+                    address,
+                    kind: FrameKind::of(frame.address),
+                    cfa: frame.cfa.map(Hex),
+                    entry,
+                    tail_callers: Vec::new(),
+                }),
+            }
         }
+        frames
     }
 
     /// Its address with its origin.
@@ -185,16 +246,32 @@ impl Frame {
 impl Sample {
     /// The thread's integer registers.
     pub fn regs(&self, arch: Arch) -> Regs {
-        let mut regs = Regs::new(arch);
-        regs.gp.iter_mut().zip(&self.registers).for_each(|(to, from)| *to = from.0);
-        regs.pc = self.pc.0;
-        regs
+        regs(arch, self.pc, &self.registers)
     }
 
     /// The true addresses, innermost first.
     pub fn addresses(&self) -> impl Iterator<Item = u64> + '_ {
         self.frames.iter().map(|frame| frame.address.0)
     }
+}
+
+impl Undecided {
+    /// The thread's integer registers.
+    pub fn regs(&self, arch: Arch) -> Regs {
+        regs(arch, self.pc, &self.registers)
+    }
+}
+
+fn regs(arch: Arch, pc: Hex, registers: &[Hex]) -> Regs {
+    let mut regs = Regs::new(arch);
+    regs.gp.iter_mut().zip(registers).for_each(|(to, from)| *to = from.0);
+    regs.pc = pc.0;
+    regs
+}
+
+/// The registers of a thread, as a sample has them.
+pub fn registers_of(regs: &Regs) -> Vec<Hex> {
+    regs.gp[..registers(regs.arch)].iter().copied().map(Hex).collect()
 }
 
 /// Registers that a sample has.

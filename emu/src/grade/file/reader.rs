@@ -5,15 +5,16 @@ use std::io::{self, BufRead, Read};
 use arch::Arch;
 
 use super::{
-    Header, Line, MAX_MODULES, MappedFile, SCHEMA, Sample, VERSION, json_error, registers,
+    Header, Hex, Line, MAX_MODULES, MappedFile, SCHEMA, Sample, Undecided, VERSION, json_error,
+    registers,
 };
 
-/// Longest line that is read. The longest that is written has 64 KiB of stack, 1,024 frames
-/// and what the methods read, less than 2 MiB of text.
+/// Longest line that is read. The longest that is written has 64 KiB of stack, 1,024 frames,
+/// 4,096 tail callers and what the methods read, less than 3 MiB of text.
 const MAX_LINE: u64 = 16 << 20;
 
-/// What a line with a sample begins with.
-const SAMPLE: &[u8] = b"{\"sample\":";
+/// What lines with a sample begin with.
+const SAMPLES: [&[u8]; 2] = [b"{\"sample\":", b"{\"undecided\":"];
 
 /// Why a truth file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -54,9 +55,18 @@ fn range(samples: u64) -> String {
     }
 }
 
+/// The sample that was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// With its true stack.
+    Graded(Found),
+    /// Without.
+    Undecided(Found<Undecided>),
+}
+
 /// A sample and what it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Found<S = Sample> {
     /// Of the file.
     pub header: Header,
     /// Whose registers they are.
@@ -64,7 +74,7 @@ pub struct Found {
     /// What was mapped when it was taken.
     pub modules: Vec<MappedFile>,
     /// The sample.
-    pub sample: Sample,
+    pub sample: S,
 }
 
 /// Takes a file apart.
@@ -121,10 +131,10 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     ///
     /// [`ReadError`]: there is none, or a line up to there is damaged.
-    pub fn find(mut self, n: u64) -> Result<Found, ReadError> {
+    pub fn find(mut self, n: u64) -> Result<Answer, ReadError> {
         let (mut modules, mut samples) = (Vec::new(), 0);
         while self.next_line()? {
-            if self.text.starts_with(SAMPLE) {
+            if SAMPLES.iter().any(|begin| self.text.starts_with(begin)) {
                 samples += 1;
                 if samples != n {
                     continue; // the others are not looked into
@@ -135,8 +145,11 @@ impl<R: BufRead> Reader<R> {
                 Ok(Line::Module(module)) if modules.len() < MAX_MODULES => modules.push(module),
                 Ok(Line::Sample(sample)) => {
                     self.check(&sample, n)?;
-                    let (header, arch) = (self.header, self.arch);
-                    return Ok(Found { header, arch, modules, sample: *sample });
+                    return Ok(Answer::Graded(self.found(modules, *sample)));
+                }
+                Ok(Line::Undecided(sample)) => {
+                    self.check_thread(sample.n, &sample.registers, n)?;
+                    return Ok(Answer::Undecided(self.found(modules, *sample)));
                 }
                 Ok(Line::Module(_)) => {
                     return Err(self.damaged(format!("more than {MAX_MODULES} modules")));
@@ -148,16 +161,26 @@ impl<R: BufRead> Reader<R> {
         Err(ReadError::NoSample { wanted: n, samples })
     }
 
-    /// What JSON alone does not promise.
-    fn check(&self, sample: &Sample, n: u64) -> Result<(), ReadError> {
+    fn found<S>(self, modules: Vec<MappedFile>, sample: S) -> Found<S> {
+        Found { header: self.header, arch: self.arch, modules, sample }
+    }
+
+    /// What JSON alone does not promise of the thread's part of sample `n`.
+    fn check_thread(&self, found: u64, of: &[Hex], n: u64) -> Result<(), ReadError> {
         let wanted = registers(self.arch);
-        if sample.n != n {
-            return Err(self.damaged(format!("sample {} where {n} should be", sample.n)));
+        if found != n {
+            return Err(self.damaged(format!("sample {found} where {n} should be")));
         }
-        if sample.registers.len() != wanted {
-            let found = sample.registers.len();
+        if of.len() != wanted {
+            let found = of.len();
             return Err(self.damaged(format!("{found} registers, {} has {wanted}", self.arch)));
         }
+        Ok(())
+    }
+
+    /// The same of all of it.
+    fn check(&self, sample: &Sample, n: u64) -> Result<(), ReadError> {
+        self.check_thread(sample.n, &sample.registers, n)?;
         if sample.frames.is_empty() {
             return Err(self.damaged("a sample without frames"));
         }
@@ -167,7 +190,12 @@ impl<R: BufRead> Reader<R> {
             if end.is_none_or(|end| start < end) || piece.bytes.0.is_empty() {
                 return Err(self.damaged(format!("memory at {start:#x} is out of order")));
             }
-            end = start.checked_add(piece.bytes.0.len() as u64);
+            // Not empty, see above.
+            let Some(last) = start.checked_add(piece.bytes.0.len() as u64 - 1) else {
+                let what = format!("memory at {start:#x} ends behind the address space");
+                return Err(self.damaged(what));
+            };
+            end = last.checked_add(1);
         }
         Ok(())
     }

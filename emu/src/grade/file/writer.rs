@@ -2,12 +2,11 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::{Header, Line, MAX_MODULES, MappedFile, Sample};
+use super::{Header, Line, MappedFile, Sample, Undecided};
 
 /// See the module. After an error nothing more is written: [`Writer::finish`] has it.
 pub struct Writer {
     out: BufWriter<Box<dyn Write>>,
-    modules: usize,
     failed: Option<io::Error>,
 }
 
@@ -20,22 +19,24 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     /// A file that begins with `header`.
     pub fn new(out: Box<dyn Write>, header: Header) -> Writer {
-        let mut writer = Writer { out: BufWriter::new(out), modules: 0, failed: None };
+        let mut writer = Writer { out: BufWriter::new(out), failed: None };
         writer.line(&Line::Header(header));
         writer
     }
 
-    /// A file of code was mapped. Of more than [`MAX_MODULES`] the first ones are written.
+    /// A file of code was mapped, one of the first [`MAX_MODULES`](super::MAX_MODULES).
     pub fn module(&mut self, module: MappedFile) {
-        if self.modules < MAX_MODULES {
-            self.modules += 1;
-            self.line(&Line::Module(module));
-        }
+        self.line(&Line::Module(module));
     }
 
     /// A sample was graded.
     pub fn sample(&mut self, sample: Sample) {
         self.line(&Line::Sample(Box::new(sample)));
+    }
+
+    /// A sample was taken that cannot be graded.
+    pub fn undecided(&mut self, sample: Undecided) {
+        self.line(&Line::Undecided(Box::new(sample)));
     }
 
     fn line(&mut self, line: &Line) {

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use crate::grade::check::overview::{has_table, kind, times};
 use crate::grade::check::page::html::{counted, escape};
 use crate::grade::check::report::{Caller, Fault, Hex, Registers};
+use crate::grade::file::FrameKind;
 
 /// Writes it.
 pub fn render(out: &mut String, fault: &Fault, new: bool, open: bool) {
@@ -79,8 +80,13 @@ fn callers(out: &mut String, fault: &Fault) {
     let either = |of: fn(&Caller) -> Option<Hex>| [expected.and_then(of), found.and_then(of)];
     line(out, "CFA", either(|c| c.cfa), ["", ""]);
     let place = |c: Option<&Caller>| match c {
-        Some(c) if c.place.is_empty() => "in no file".to_owned(),
-        Some(c) => c.place.clone(),
+        Some(c) => {
+            let place = if c.place.is_empty() { "in no file" } else { &c.place };
+            match c.address_kind {
+                Some(FrameKind::Interrupted) => format!("{place}, interrupted"),
+                _ => place.to_owned(),
+            }
+        }
         None => String::new(),
     };
     let places = [place(expected), place(found)];

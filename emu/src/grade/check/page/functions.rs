@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::ptr::from_ref;
 
-use crate::grade::check::overview::{Overview, varied};
+use crate::grade::check::overview::{Overview, varied, wrong};
 use crate::grade::check::page::html::{bar, counted, escape, grouped};
 use crate::grade::check::page::{FUNCTIONS, PER_FUNCTION, PER_PAGE, by_point, fault, matrix};
 use crate::grade::check::report::{ByMethod, Counts, Fault, Function, Report};
@@ -181,7 +181,8 @@ impl<'r> Functions<'r> {
             return;
         }
         let total = of_method.len() as u64;
-        let _ = writeln!(out, "<h3>{}: {} wrong</h3>", escape(method), grouped(total));
+        let words = wrong(&of_method, false, grouped);
+        let _ = writeln!(out, "<h3>{}: {words}</h3>", escape(method));
         let mut left = total;
         for fault in of_method.into_iter().filter(|f| self.shown.contains(&from_ref(*f))) {
             let new = self.is_new(fault);

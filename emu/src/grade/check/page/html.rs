@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::grade::check::overview::share;
 use crate::grade::check::report::Counts;
+use crate::numbers::grouped_by;
 
 /// A name is not longer; the JSON report has it all.
 const LONGEST: usize = 400;
@@ -36,15 +37,7 @@ pub fn escape(text: &str) -> String {
 
 /// A number with its thousands apart.
 pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(c);
-    }
-    out
+    grouped_by(n, '\u{202f}')
 }
 
 /// `1 function`, `2 functions`.

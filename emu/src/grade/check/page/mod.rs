@@ -12,7 +12,7 @@ mod tests;
 
 use std::fmt::Write;
 
-use crate::grade::check::overview::Overview;
+use crate::grade::check::overview::{Overview, wrong};
 use crate::grade::check::page::functions::Functions;
 use crate::grade::check::page::html::{bar, cell, counted, escape, grouped};
 use crate::grade::check::report::{ByMethod, ByPoint, Counts, Fault, Report};
@@ -58,8 +58,8 @@ fn head(out: &mut String, report: &Report, new: &[&Fault]) {
     let (class, verdict) = match (new.len() as u64, known) {
         (0, 0) => ("good", "Nothing is wrong".to_owned()),
         (0, known) => ("good", format!("Nothing new is wrong, {} known", grouped(known))),
-        (n, 0) => ("bad", format!("{} wrong", grouped(n))),
-        (n, known) => ("bad", format!("{} newly wrong, {} known", grouped(n), grouped(known))),
+        (_, 0) => ("bad", wrong(new, false, grouped)),
+        (_, known) => ("bad", format!("{}, {} known", wrong(new, true, grouped), grouped(known))),
     };
     let how = match header.every {
         true => "every execution of each",

@@ -1,6 +1,7 @@
 use super::html::{escape, grouped};
 use super::*;
-use crate::grade::check::report::{Caller, Function, Header, Hex, Registers, Summary};
+use crate::grade::check::report::{Caller, Function, Header, Hex, Registers, Summary, Symbol};
+use crate::grade::file::FrameKind;
 use crate::grade::point::ProgramPoint;
 
 const HOSTILE: &str = "<b>&\"'\u{1b}\u{0}\n</script>\u{202e}]]>";
@@ -10,12 +11,14 @@ fn fault(function: &str, offset: u64, method: &str) -> Fault {
     let caller = |n: u64| Caller {
         cfa: Some(Hex(n)),
         return_address: Hex(0x400),
+        address_kind: Some(FrameKind::Return),
         place: HOSTILE.to_owned(),
         registers: Registers::from([name(3), name(4)]),
     };
     Fault {
         module: HOSTILE.to_owned(),
         function: Some(function.to_owned()),
+        symbol: Some(Symbol { name: function.to_owned(), ordinal: 0 }),
         offset: Hex(offset),
         pc: Hex(0x1000 + offset),
         address: Hex(0x5000 + offset),
@@ -55,6 +58,7 @@ fn report(wrong: u64) -> Report {
         functions: vec![Function {
             module: HOSTILE.to_owned(),
             function: Some(HOSTILE.to_owned()),
+            symbol: None,
             start: Hex(0x1000),
             pcs: wrong,
             undecided: 0,
