@@ -158,6 +158,9 @@ fn undecided(found: Found<Undecided>) -> Result<u8, Failure> {
              sample, user callchain included, has those of an earlier entry, and this is where \
              that came from"
             .to_owned(),
+        Doubt::AnotherProgram => "its thread had begun another program by execve: only the first \
+                                  program's unwind tables are known"
+            .to_owned(),
         Doubt::TooDeep => format!(
             "more than {} frames were live: those in the middle are not kept, and fewer than \
              {} that lead here are",

@@ -1,6 +1,7 @@
-//! One true stack, kept up to date by the engine and by the kernel.
+//! The true stack of each task, kept up to date by the engine and by the kernel.
 
 use std::cell::{Ref, RefCell, RefMut};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -12,6 +13,7 @@ use crate::export::Images;
 use crate::grade::files::{Files, Mapped};
 use crate::kernel::State;
 use crate::kernel::observer::Observer;
+use crate::kernel::task::TaskId;
 use crate::kernel::user::Present;
 use crate::perf::record::Record;
 use crate::truth::Stack;
@@ -21,7 +23,7 @@ pub trait Follower: Debug {
     /// Whether the stack shall know the callee-saved registers of each frame.
     const REGISTERS: bool = false;
 
-    /// The stack.
+    /// The stack of the task that runs.
     fn stack(&self) -> &Stack;
 
     /// The same, for those who tell what happens to it.
@@ -35,6 +37,10 @@ pub trait Follower: Debug {
 
     /// A sample has the registers of an earlier entry, see [`Observer::sampled_unsaved`].
     fn sampled_unsaved(&mut self, _regs: &Regs) {}
+
+    /// A sample of a task that has begun another program: the methods have the first one's
+    /// tables.
+    fn sampled_elsewhere(&mut self, _regs: &Regs) {}
 }
 
 /// A handle to a [`Follower`]; clones lead to the same one. It passes on to the stack every
@@ -46,10 +52,40 @@ pub struct Followed<T>(Rc<RefCell<Shared<T>>>);
 struct Shared<T> {
     follower: T,
     files: Files,
+    /// Whose stack the follower has.
+    task: TaskId,
+    /// Those of the other tasks.
+    others: BTreeMap<TaskId, Stack>,
+    /// Tasks with another program than the first: the files of that are not theirs.
+    elsewhere: BTreeSet<TaskId>,
 }
 
 impl<T: Follower> Shared<T> {
+    fn about(&mut self, task: TaskId) {
+        if task == self.task {
+            return;
+        }
+        let stack = self.follower.stack_mut();
+        let next = self.others.remove(&task).unwrap_or_else(|| stack.clone());
+        let before = std::mem::replace(stack, next);
+        self.others.insert(std::mem::replace(&mut self.task, task), before);
+    }
+
+    fn fork(&mut self, parent: TaskId, child: TaskId, sp: u64) {
+        self.about(parent);
+        let stack = self.follower.stack();
+        // A child without a stack of its own has a copy of its parent's, frames and all.
+        let copy = if sp == 0 { stack.clone() } else { stack.of_thread(sp) };
+        self.others.insert(child, copy);
+        if self.elsewhere.contains(&parent) {
+            self.elsewhere.insert(child);
+        }
+    }
+
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
+        if self.elsewhere.contains(&self.task) {
+            return;
+        }
         if let Some(file) = self.files.map(path, addr, pgoff) {
             self.follower.stack_mut().functions_mut().map_at(&file.bytes, file.bias);
             self.follower.map(file);
@@ -75,7 +111,13 @@ impl<T: Follower + 'static> Followed<T> {
         images: Images,
         follower: T,
     ) -> Result<Followed<T>, EngineError> {
-        let mut shared = Shared { follower, files: Files::new(images) };
+        let mut shared = Shared {
+            follower,
+            files: Files::new(images),
+            task: state.task.id,
+            others: BTreeMap::new(),
+            elsewhere: BTreeSet::new(),
+        };
         for record in &state.perf.records {
             if let Record::Mmap2 { addr, pgoff, path, .. } = record {
                 shared.map(path, *addr, *pgoff);
@@ -140,12 +182,37 @@ impl<T: Follower> Observer for Followed<T> {
         self.borrow_mut().stack_mut().sigreturn(regs, return_address);
     }
 
+    fn about(&mut self, task: TaskId) {
+        self.0.borrow_mut().about(task);
+    }
+
+    fn forked(&mut self, parent: TaskId, child: TaskId, stack: u64) {
+        self.0.borrow_mut().fork(parent, child, stack);
+    }
+
+    fn exec(&mut self, regs: &Regs) {
+        let shared = &mut *self.0.borrow_mut();
+        let stack = shared.follower.stack_mut();
+        *stack = stack.of_thread(regs.sp());
+        shared.elsewhere.insert(shared.task);
+    }
+
+    fn exited(&mut self, task: TaskId) {
+        let shared = &mut *self.0.borrow_mut();
+        shared.others.remove(&task);
+        shared.elsewhere.remove(&task);
+    }
+
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64) {
         self.0.borrow_mut().map(path, addr, pgoff);
     }
 
     fn sampled(&mut self, regs: &Regs, sp_was_set: bool, memory: Present<'_>) {
-        self.borrow_mut().sampled(regs, sp_was_set, memory);
+        let shared = &mut *self.0.borrow_mut();
+        if shared.elsewhere.contains(&shared.task) {
+            return shared.follower.sampled_elsewhere(regs);
+        }
+        shared.follower.sampled(regs, sp_was_set, memory);
     }
 
     fn sampled_unsaved(&mut self, regs: &Regs) {

@@ -159,6 +159,12 @@ impl Follower for Inner {
         self.write_undecided(regs, Doubt::Unsaved);
     }
 
+    fn sampled_elsewhere(&mut self, regs: &Regs) {
+        self.samples += 1;
+        self.undecided += 1;
+        self.write_undecided(regs, Doubt::AnotherProgram);
+    }
+
     fn map(&mut self, file: Mapped) {
         let known = self.grader.methods().tables().iter().count();
         self.grader.map(&file);

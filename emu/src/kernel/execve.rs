@@ -200,12 +200,12 @@ impl State {
         self.set_hw_fp(&FpState::new(self.arch));
         self.task.orig_nr = u64::MAX;
         self.save_user_regs(&regs, u64::MAX);
-        let (file, id) = (path.clone(), self.task.id);
         if let Some(observer) = &mut self.observer {
-            observer.exec(id);
+            observer.about(self.task.id);
+            observer.exec(&regs);
         }
         if self.perf.wants(EventKind::ProcessExec) {
-            let raw = Raw::ProcessExec { filename: file, pid: self.task.tid, old_pid: old_tid };
+            let raw = Raw::ProcessExec { filename: path, pid: self.task.tid, old_pid: old_tid };
             self.tracepoint(EventKind::ProcessExec, raw);
         }
         self.register_sframe_of_image();

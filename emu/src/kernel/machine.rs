@@ -216,10 +216,10 @@ impl State {
             self.core.set_regs(&hw.regs);
             self.core.set_fp(&hw.fp);
             self.engine_task = self.task.id;
-            let (tid, id) = (self.task.tid, self.task.id);
-            if let Some(observer) = &mut self.observer {
-                observer.switched(tid, id);
-            }
+        }
+        // The engine tells of calls and returns of this task.
+        if let Some(observer) = &mut self.observer {
+            observer.about(self.task.id);
         }
         if self.engine_mm != self.mm.id || self.mm.stale {
             self.engine_mm = self.mm.id;

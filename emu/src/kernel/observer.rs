@@ -22,9 +22,9 @@ pub trait Observer: std::fmt::Debug {
     /// Code was mapped: file offset `pgoff` of `path` is at `addr`.
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64);
 
-    /// The engine goes on with another task, whose thread id is `tid`.
-    fn switched(&mut self, tid: u32, task: TaskId) {
-        let _ = (tid, task);
+    /// What is told from now on, here and by the engine, is of this task.
+    fn about(&mut self, task: TaskId) {
+        let _ = task;
     }
 
     /// `parent` made `child`, which begins where it is; with a stack of its own if `stack` is not 0.
@@ -32,8 +32,13 @@ pub trait Observer: std::fmt::Debug {
         let _ = (parent, child, stack);
     }
 
-    /// The task begins a new program.
-    fn exec(&mut self, task: TaskId) {
+    /// The task begins a new program with these registers; its memory has nothing of the old one.
+    fn exec(&mut self, regs: &Regs) {
+        let _ = regs;
+    }
+
+    /// A task is gone.
+    fn exited(&mut self, task: TaskId) {
         let _ = task;
     }
 

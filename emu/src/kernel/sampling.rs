@@ -166,7 +166,8 @@ impl State {
             raw,
         }));
         if let Some(observer) = &mut self.observer {
-            let sp_was_set = self.core.sp_was_set();
+            observer.about(self.task.id);
+            let sp_was_set = self.task.hw.is_none() && self.core.sp_was_set();
             let stale = self.cpu.slot_is_stale && mode == CpuMode::Kernel;
             if stale || self.task.mm.is_none() {
                 return observer.sampled_unsaved(&user);

@@ -192,6 +192,9 @@ impl State {
             if let Some(task) = self.others.tasks.remove(&id) {
                 task.stack.free(&mut self.arena);
                 self.others.gone.push(id);
+                if let Some(observer) = &mut self.observer {
+                    observer.exited(id);
+                }
             }
         }
     }

@@ -353,6 +353,7 @@ fn setup_frame(state: &mut State) {
             Arch::X86_64 => action.restorer,
             Arch::Aarch64 => built.regs.gp[arch::aarch64::regs::LR],
         };
+        observer.about(state.task.id);
         observer.signal(&regs, &built.regs, restorer);
     }
     if built.fp != fp {

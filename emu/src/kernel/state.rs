@@ -515,6 +515,7 @@ impl State {
         let (file, path) = self.vfs.identify(area);
         let (addr, pgoff) = (area.start, area.offset_of(area.start));
         if let Some(observer) = &mut self.observer {
+            observer.about(self.task.id);
             observer.mapped(&path, addr, pgoff);
         }
         self.perf.records.push(Record::Mmap2 {

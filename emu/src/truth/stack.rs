@@ -87,6 +87,11 @@ impl Stack {
         Stack { arch, functions, strands, current: 0, switches: 0, elsewhere: 0 }
     }
 
+    /// A thread of the same program that starts with this stack pointer.
+    pub fn of_thread(&self, sp: u64) -> Stack {
+        Stack { functions: self.functions.clone(), ..Stack::new(self.arch, sp) }
+    }
+
     /// Where functions are known to start.
     pub fn functions(&self) -> &Functions {
         &self.functions

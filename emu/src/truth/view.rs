@@ -47,6 +47,9 @@ pub enum Doubt {
     Unsaved,
     /// Frames that are asked for are not kept: there were too many ([`crate::truth::cut`]).
     TooDeep,
+    /// The thread has begun another program by `execve`: the tables that the methods have are the
+    /// first one's.
+    AnotherProgram,
 }
 
 impl Stack {

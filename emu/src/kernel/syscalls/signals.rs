@@ -262,6 +262,7 @@ pub fn rt_sigreturn(s: &mut State) -> Outcome {
             s.set_user_regs(&restored.regs);
             let return_address = return_address(s, &restored.regs);
             if let Some(observer) = &mut s.observer {
+                observer.about(s.task.id);
                 observer.sigreturn(&restored.regs, return_address);
             }
         }
