@@ -48,6 +48,8 @@ pub struct Harness {
     pmu_irq: PmuIrq,
     max_instructions: u64,
     check_laws: bool,
+    cpus: u32,
+    wide: bool,
 }
 
 /// What a run was.
@@ -99,6 +101,8 @@ impl Harness {
             pmu_irq: PmuIrq::Nmi,
             max_instructions: u64::MAX,
             check_laws: true,
+            cpus: 1,
+            wide: false,
         }
     }
 
@@ -155,6 +159,18 @@ impl Harness {
     /// `--max-stack`
     pub fn max_stack(mut self, addresses: u16) -> Harness {
         self.max_stack = addresses;
+        self
+    }
+
+    /// `--cpus`
+    pub fn cpus(mut self, cpus: u32) -> Harness {
+        self.cpus = cpus;
+        self
+    }
+
+    /// `-a`
+    pub fn wide(mut self) -> Harness {
+        self.wide = true;
         self
     }
 
@@ -263,6 +279,7 @@ impl Harness {
             pmu_irq: self.pmu_irq,
             boot_time: 1_700_000_000_000_000_000,
             max_instructions: self.max_instructions,
+            cpus: self.cpus,
             ..Config::default()
         };
         let defaults = Defaults {
@@ -278,8 +295,8 @@ impl Harness {
         let session = |arch| Session {
             arch,
             events,
-            cpus: 1,
-            wide: 0,
+            cpus: self.cpus,
+            wide: if self.wide { u64::MAX >> (64 - self.cpus) } else { 0 },
             switches: false,
             cmdline: vec!["emu".to_owned()],
             kernel_symbols: symbols::all(arch),
