@@ -103,6 +103,7 @@ zoo-epilogue-shapes      | none | asm/ARCH/zoo-epilogue-shapes.S      | -g @sfra
 zoo-body-only-cfi        | none | asm/ARCH/zoo-body-only-cfi.S        | -g @sframe
 zoo-no-cfi               | none | asm/ARCH/zoo-no-cfi.S               | -g @sframe
 zoo-plt-expression       | none | asm/ARCH/zoo-plt-expression.S       | -g @sframe
+zoo-endless-expression   | none | asm/ARCH/zoo-endless-expression.S   | -g @sframe
 zoo-noreturn-last        | none | asm/ARCH/zoo-noreturn-last.S        | -g @sframe
 zoo-sigframe-first-insn  | none | asm/ARCH/zoo-sigframe-first-insn.S  | -g @sframe
 zoo-syscall-leaf         | none | asm/ARCH/zoo-syscall-leaf.S         | -g @sframe

@@ -70,6 +70,8 @@ pub struct Step {
 pub enum Stop {
     /// The unwinder says that there is none: the outermost frame.
     Complete,
+    /// It has no rule for the place, because nothing that was loaded covers it.
+    NotCovered,
     /// It cannot get there, for a reason in its own words.
     Failed(String),
     /// As many frames as were asked for.

@@ -164,6 +164,7 @@ impl Methods {
         let step = other.ok_or(NoCaller::NoCoverage)?.step(from, registers, memory);
         step.map_err(|stop| match stop {
             Stop::Complete => NoCaller::Complete,
+            Stop::NotCovered => NoCaller::NoCoverage,
             Stop::Failed(why) => NoCaller::Failed(why),
             Stop::Limit => NoCaller::Failed("limit".to_owned()),
         })
@@ -195,6 +196,7 @@ impl Methods {
                 };
                 return match stop {
                     Stop::Complete => Some(NoCaller::Complete),
+                    Stop::NotCovered => Some(NoCaller::NoCoverage),
                     Stop::Failed(why) => Some(NoCaller::Failed(why)),
                     Stop::Limit => None,
                 };
