@@ -111,6 +111,8 @@ zoo-lr-loop              | none | asm/ARCH/zoo-lr-loop.S              | -g @sfra
 zoo-tail-call            | none | asm/ARCH/zoo-tail-call.S            | -g @sframe
 zoo-longjmp              | none | asm/ARCH/zoo-longjmp.S              | -g @sframe
 zoo-coroutine            | none | asm/ARCH/zoo-coroutine.S            | -g @sframe
+zoo-signal-in-switch     | none | asm/ARCH/zoo-signal-in-switch.S     | -g @sframe
+zoo-calls-by-hand        | none | asm/ARCH/zoo-calls-by-hand.S        | -g @sframe
 zoo-entry-point          | none | asm/ARCH/zoo-entry-point.S          | -g @sframe
 zoo-clobbered-fp         | none | asm/ARCH/zoo-clobbered-fp.S         | -g @sframe
 zoo-fp-as-data           | none | asm/ARCH/zoo-fp-as-data.S           | -g @sframe

@@ -140,7 +140,7 @@ fn a_signal_among_removed_frames() {
         };
         let interrupted = at(0x222, TOP - FRAME * (MAX_FRAMES as u64 / 2));
         let alternate = TOP + (1 << 40);
-        t.stack.signal(&interrupted, &at(0x700, alternate), 0x900);
+        t.stack.signal(&interrupted, &at(0x700, alternate), 0x900, false);
         (1..MAX_FRAMES as u64 / 2).for_each(|n| t.call(0x210, alternate - FRAME * n, false));
         t.stack.sigreturn(&interrupted, None); // a kept frame is innermost: out of the handler
         let n = MAX_FRAMES as u64 / 4;
