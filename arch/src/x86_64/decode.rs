@@ -365,9 +365,9 @@ fn sets_sp(p: &Parts, code: &[u8]) -> bool {
             // lea, unless it is a distance from rsp: an index of 4 is none.
             0x8d => {
                 let sib = code.get(p.modrm_at + 1).copied().unwrap_or(0);
-                let index = sib >> 3 & 7 != 4 || p.rex & 2 != 0;
+                let has_index = sib >> 3 & 7 != 4 || p.rex & 2 != 0;
                 let from_rsp = p.modrm & 7 == RSP && sib & 7 == RSP && p.rex & 1 == 0;
-                reg && !(from_rsp && !index)
+                reg && (!from_rsp || has_index)
             }
             // add, or, adc, sbb, and, sub, xor of a register or memory, but not cmp.
             0x00..=0x37 if p.opcode & 7 == 1 => direct,

@@ -101,6 +101,14 @@ impl Gaps {
     /// The frame inside of `depth` ones was returned from.
     #[inline]
     pub fn returned(&mut self, depth: usize) {
+        // Nearly always there are none.
+        if !self.all.is_empty() {
+            self.end_inside(depth);
+        }
+    }
+
+    #[cold]
+    fn end_inside(&mut self, depth: usize) {
         while let Some(gap) = self.all.pop_if(|gap| gap.depth > depth) {
             if let Until::Left { site, .. } = gap.until {
                 self.learn(site, Was::Jump);
