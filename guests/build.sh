@@ -105,6 +105,7 @@ zoo-epilogue-shapes      | none | asm/ARCH/zoo-epilogue-shapes.S      | -g @sfra
 zoo-body-only-cfi        | none | asm/ARCH/zoo-body-only-cfi.S        | -g @sframe
 zoo-no-cfi               | none | asm/ARCH/zoo-no-cfi.S               | -g @sframe
 zoo-plt-expression       | none | asm/ARCH/zoo-plt-expression.S       | -g @sframe
+zoo-endless-expression   | none | asm/ARCH/zoo-endless-expression.S   | -g @sframe
 zoo-noreturn-last        | none | asm/ARCH/zoo-noreturn-last.S        | -g @sframe
 zoo-sigframe-first-insn  | none | asm/ARCH/zoo-sigframe-first-insn.S  | -g @sframe
 zoo-syscall-leaf         | none | asm/ARCH/zoo-syscall-leaf.S         | -g @sframe
@@ -112,6 +113,8 @@ zoo-lr-loop              | none | asm/ARCH/zoo-lr-loop.S              | -g @sfra
 zoo-tail-call            | none | asm/ARCH/zoo-tail-call.S            | -g @sframe
 zoo-longjmp              | none | asm/ARCH/zoo-longjmp.S              | -g @sframe
 zoo-coroutine            | none | asm/ARCH/zoo-coroutine.S            | -g @sframe
+zoo-signal-in-switch     | none | asm/ARCH/zoo-signal-in-switch.S     | -g @sframe
+zoo-calls-by-hand        | none | asm/ARCH/zoo-calls-by-hand.S        | -g @sframe
 zoo-entry-point          | none | asm/ARCH/zoo-entry-point.S          | -g @sframe
 zoo-clobbered-fp         | none | asm/ARCH/zoo-clobbered-fp.S         | -g @sframe
 zoo-fp-as-data           | none | asm/ARCH/zoo-fp-as-data.S           | -g @sframe

@@ -94,9 +94,9 @@ pub struct Insn {
     /// Set when user level must not execute it.
     pub special: Option<Special>,
     /// It gives the stack pointer a value that does not come from the stack pointer alone
-    /// (`mov rsp, …`, `leave`, `lea rsp, [rbp-8]`, `add rsp, rcx`; `mov sp, x9`, `add sp, sp, x4`):
-    /// it may have changed stacks or left frames. Pushes, pops, calls, returns and additions
-    /// of constants do not.
+    /// (`mov rsp, …`, `leave`, `lea rsp, [rbp-8]`, `add rsp, rcx`; `mov sp, x9`, `add sp, sp, x4`),
+    /// or that is no distance from it (`xor rsp, 64`): it may have changed stacks or left frames.
+    /// Pushes, pops, calls, returns, additions of constants and alignment do not.
     pub sets_sp: bool,
     /// False when the bytes are no instruction: cut short, longer than 15
     /// bytes, or an opcode that x86 does not define in 64-bit mode.
@@ -348,3 +348,8 @@ impl Decoder {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 #[path = "decode_tests.rs"]
 mod tests;
+
+#[cfg(all(test, feature = "disassembly"))]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+#[path = "decode_sp_tests.rs"]
+mod sp_tests;

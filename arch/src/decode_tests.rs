@@ -18,7 +18,7 @@ impl Rng {
     }
 }
 
-fn hex(text: &str) -> Vec<u8> {
+pub(super) fn hex(text: &str) -> Vec<u8> {
     let byte = |i: usize| u8::from_str_radix(&text[i..i + 2], 16).unwrap();
     (0..text.len()).step_by(2).map(byte).collect()
 }
@@ -35,30 +35,6 @@ const JUMP_IF: InsnClass = InsnClass::Branch { conditional: true, indirect: fals
 const JUMP_TO: InsnClass = InsnClass::Branch { conditional: false, indirect: true };
 const CALL: InsnClass = InsnClass::Call { indirect: false };
 const CALL_TO: InsnClass = InsnClass::Call { indirect: true };
-
-#[test]
-fn what_sets_the_stack_pointer() {
-    let all = |arch, expected: bool, list: &str| {
-        for text in list.split(' ') {
-            let insn = Decoder::new(arch).insn(&hex(text)).unwrap();
-            assert_eq!(insn.sets_sp, expected, "{arch} {text}");
-        }
-    };
-    // mov rsp,rbp (both encodings); leave; pop rsp; lea rsp,[rbp-8]; mov rsp,[rdi+0x30];
-    // xchg rax,rsp; xchg rsp,rcx; mov rsp,imm32; cmove rsp,rax; mov esp,eax; sub rsp,rax;
-    // add rsp,rcx
-    let sets = "4889ec 488be5 c9 5c 488d65f8 488b6730 4894 4887e1 48c7c400000000 480f44e0 89c4 \
-        4829c4 4801cc";
-    all(Arch::X86_64, true, sets);
-    // mov r12,rbp; lea rsp,[rsp+8]; add rsp,8; push rbp; call; ret; pop r12; lea r12,[rbp];
-    // mov [rsp],rax; and rsp,-16
-    let moves = "4989ec 488d642408 4883c408 55 e800000000 c3 415c 4c8d6500 48890424 4883e4f0";
-    all(Arch::X86_64, false, moves);
-    // mov sp,x29; mov sp,x9; sub sp,x29,#16; add sp,x29,x1; and sp,x9,#-64; add sp,sp,x1
-    all(Arch::Aarch64, true, "bf030091 3f010091 bf4300d1 bf63218b 3fe57a92 ff63218b");
-    // sub sp,sp,#16; mov x29,sp; add x0,x1,#1; stp x29,x30,[sp,#-16]!; ret
-    all(Arch::Aarch64, false, "ff4300d1 fd030091 20040091 fd7bbfa9 c0035fd6");
-}
 
 #[test]
 fn classes_of_x86() {

@@ -56,11 +56,11 @@ impl FlowSink for Watch {
 }
 
 impl Observer for Watch {
-    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64) {
+    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64, sp_was_set: bool) {
         let check = &mut *self.0.borrow_mut();
         let (pc, sp) = (interrupted.pc, handler.sp());
         check.note(format!("signal at {pc:#x}, handler at sp {sp:#x}"));
-        check.stack.signal(interrupted, handler, restorer);
+        check.stack.signal(interrupted, handler, restorer, sp_was_set);
     }
 
     fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {

@@ -4,7 +4,7 @@
 //! that is unknown, so that these are 0 for it. A caller is a bare address for it, which its own
 //! walks take for a return address, be it one or what a signal has interrupted.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use ::framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
@@ -12,7 +12,7 @@ use ::framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use ::framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
 use arch::Arch;
 
-use crate::dwarf::Section;
+use crate::dwarf::{Section, endless};
 use crate::elf::{ElfError, Image, Slice};
 use crate::plug::{Step, Stop, ThirdParty};
 use crate::{CodeAddress, Memory, Registers, ReturnAddress};
@@ -69,6 +69,8 @@ const ADDRESS: u64 = (1 << 48) - 1;
 pub struct Framehop {
     arch: Arch,
     machine: Machine,
+    /// Addresses of modules that it was not given.
+    refused: Vec<Range<u64>>,
 }
 
 type Data = Slice<Arc<[u8]>>;
@@ -85,7 +87,7 @@ impl Framehop {
             Arch::X86_64 => Machine::X86_64(UnwinderX86_64::new(), Box::default()),
             Arch::Aarch64 => Machine::Aarch64(UnwinderAarch64::new(), Box::default()),
         };
-        Framehop { arch, machine }
+        Framehop { arch, machine, refused: Vec::new() }
     }
 }
 
@@ -99,7 +101,15 @@ impl ThirdParty for Framehop {
     }
 
     fn load(&mut self, name: &str, bytes: &Arc<[u8]>, bias: u64) -> Result<(), String> {
-        let module = module(name, bytes.clone(), bias).map_err(|error| error.to_string())?;
+        let image = Image::read(bytes.clone()).map_err(|error| error.to_string())?;
+        // It evaluates expressions without a bound.
+        if let Err(error) = endless::check(self.arch, &image.sections) {
+            let text = image.text.iter();
+            let mapped = |r: &Range<u64>| r.start.wrapping_add(bias)..r.end.wrapping_add(bias);
+            self.refused.extend(text.map(mapped));
+            return Err(error.to_string());
+        }
+        let module = module_of(name, image, bias);
         match &mut self.machine {
             Machine::X86_64(unwinder, _) => unwinder.add_module(module),
             Machine::Aarch64(unwinder, _) => unwinder.add_module(module),
@@ -113,6 +123,11 @@ impl ThirdParty for Framehop {
         registers: &Registers,
         memory: &mut dyn Memory,
     ) -> Result<Step, Stop> {
+        // Where it has no module it goes by the frame pointer.
+        let lookup = address.lookup().value();
+        if self.refused.iter().any(|range| range.contains(&lookup)) {
+            return Err(Stop::NotCovered);
+        }
         let frame = match address {
             CodeAddress::Return(ReturnAddress(to)) => FrameAddress::from_return_address(to)
                 .ok_or_else(|| Stop::Failed("the return address is 0".into()))?,

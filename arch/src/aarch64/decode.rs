@@ -49,13 +49,19 @@ pub fn branch_target(code: &[u8], pc: u64) -> Option<u64> {
 }
 
 /// `sp` gets what is computed from another register: ADD and SUB (immediate) of another
-/// than `sp`, among them `mov sp, xN`, ADD and SUB (extended register), AND (immediate).
+/// than `sp`, among them `mov sp, xN`, ADD and SUB (extended register), AND, ORR and EOR
+/// (immediate); vector loads and stores that are post-indexed by a register.
 const fn sets_sp(word: u32) -> bool {
-    let (target, source) = (word & 31, word >> 5 & 31);
+    let (target, base, index) = (word & 31, word >> 5 & 31, word >> 16 & 31);
     let immediate = word & 0xbf80_0000 == 0x9100_0000;
     let extended = word & 0xbfe0_0000 == 0x8b20_0000;
-    let logical = word & 0xff80_0000 == 0x9200_0000;
-    target == 31 && (logical || extended || immediate && source != 31)
+    // Not ANDS, whose 31 is `xzr`.
+    let logical = word & 0x9f80_0000 == 0x9200_0000 && word >> 29 & 3 != 3;
+    // Of several and of single structures; an index of 31 stands for their size.
+    let several = word & 0xbfa0_0000 == 0x0c80_0000;
+    let single = word & 0xbf80_0000 == 0x0d80_0000;
+    target == 31 && (logical || extended || immediate && base != 31)
+        || base == 31 && index != 31 && (several || single)
 }
 
 /// Class of an instruction word.

@@ -349,34 +349,56 @@ pub fn branch_target(code: &[u8], pc: u64) -> Option<u64> {
     Some(if p.imm == 2 { target & 0xffff } else { target })
 }
 
-/// `rsp` gets a value that depends on another register or on memory, or an immediate one.
+/// `rsp` gets a value that depends on another register or on memory, or another one than a
+/// distance from its own.
 fn sets_sp(p: &Parts, code: &[u8]) -> bool {
     const RSP: u8 = 4;
+    if p.vex {
+        return false;
+    }
     // Operands of ModRM; REX.R and REX.B make other registers of them.
     let reg = p.reg() == RSP && p.rex & 4 == 0;
-    let direct = p.modrm >> 6 == 3 && p.modrm & 7 == RSP && p.rex & 1 == 0;
-    let in_opcode = p.rex & 1 == 0;
-    match (p.map, p.opcode) {
-        _ if p.vex => false,
-        // mov, with the target in `rm` or in `reg`; xchg; mov of an immediate; pop.
-        (Map::One, 0x89 | 0xc7) => direct,
-        (Map::One, 0x8b) => reg,
-        // add, sub of a register.
-        (Map::One, 0x01 | 0x29) => direct,
-        (Map::One, 0x03 | 0x2b) => reg,
-        (Map::One, 0x87) => reg || direct,
-        (Map::One, 0x8f) => direct,
-        // pop rsp; xchg rax, rsp; mov rsp, imm; leave.
-        (Map::One, 0x5c | 0x94 | 0xbc) => in_opcode,
-        (Map::One, 0xc9) => true,
-        // lea, unless its base is rsp.
-        (Map::One, 0x8d) => {
-            let sib = code.get(p.modrm_at + 1).copied().unwrap_or(0);
-            let from_rsp = p.modrm & 7 == RSP && sib & 7 == RSP && p.rex & 1 == 0;
-            reg && !from_rsp
-        }
-        (Map::Two, 0x40..=0x4f) => reg,
-        _ => false,
+    let direct = p.modrm_at != 0 && p.modrm >> 6 == 3 && p.modrm & 7 == RSP && p.rex & 1 == 0;
+    let in_opcode = p.modrm_at == 0 && p.rex & 1 == 0;
+    match p.map {
+        Map::One => match p.opcode {
+            // lea, unless it is a distance from rsp: an index of 4 is none.
+            0x8d => {
+                let sib = code.get(p.modrm_at + 1).copied().unwrap_or(0);
+                let has_index = sib >> 3 & 7 != 4 || p.rex & 2 != 0;
+                let from_rsp = p.modrm & 7 == RSP && sib & 7 == RSP && p.rex & 1 == 0;
+                reg && (!from_rsp || has_index)
+            }
+            // add, or, adc, sbb, and, sub, xor of a register or memory, but not cmp.
+            0x00..=0x37 if p.opcode & 7 == 1 => direct,
+            0x00..=0x37 if p.opcode & 7 == 3 => reg,
+            // The same of a constant: add, and, sub give a distance.
+            0x81 | 0x83 => direct && matches!(p.reg(), 1..=3 | 6),
+            // mov, with the target in `rm` or in `reg`; movsxd, imul; xchg.
+            0x89 | 0xc7 | 0x8f => direct,
+            0x8b | 0x63 | 0x69 | 0x6b => reg,
+            0x87 => reg || direct,
+            // Shifts; not, neg.
+            0xc1 | 0xd1 | 0xd3 => direct,
+            0xf7 => direct && matches!(p.reg(), 2 | 3),
+            // pop rsp; xchg rax, rsp; mov rsp, imm; leave.
+            0x5c | 0x94 | 0xbc => in_opcode,
+            0xc9 => true,
+            _ => false,
+        },
+        Map::Two => match p.opcode {
+            // cmov, imul, movzx, movsx, popcnt, bsf, bsr.
+            0x40..=0x4f | 0xaf | 0xb6..=0xb8 | 0xbc..=0xbf => reg,
+            // cmpxchg; shld, shrd; bts, btr, btc; xadd.
+            0xb1 | 0xa4 | 0xa5 | 0xac | 0xad | 0xab | 0xb3 | 0xbb => direct,
+            0xba => direct && p.reg() > 4,
+            0xc1 => reg || direct,
+            // movq from a vector register; bswap.
+            0x7e => direct && p.opsize,
+            0xcc => in_opcode,
+            _ => false,
+        },
+        Map::ThreeA | Map::ThreeB => false,
     }
 }
 

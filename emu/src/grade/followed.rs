@@ -174,8 +174,8 @@ impl<T: Follower> FlowSink for Followed<T> {
 }
 
 impl<T: Follower> Observer for Followed<T> {
-    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64) {
-        self.borrow_mut().stack_mut().signal(interrupted, handler, restorer);
+    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64, sp_was_set: bool) {
+        self.borrow_mut().stack_mut().signal(interrupted, handler, restorer, sp_was_set);
     }
 
     fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>) {

@@ -12,8 +12,9 @@ use crate::kernel::user::Present;
 /// See the module.
 pub trait Observer: std::fmt::Debug {
     /// A signal's frame was built: the thread was at `interrupted`, enters its handler with
-    /// `handler`, and the handler returns to `restorer`.
-    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64);
+    /// `handler`, and the handler returns to `restorer`. `sp_was_set`: as for
+    /// [`Observer::sampled`].
+    fn signal(&mut self, interrupted: &Regs, handler: &Regs, restorer: u64, sp_was_set: bool);
 
     /// `rt_sigreturn` gives the thread these registers. If a function were entered with them,
     /// it would return to `return_address`; `None` if that is not in memory.

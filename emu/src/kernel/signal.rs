@@ -348,13 +348,14 @@ fn setup_frame(state: &mut State) {
         _ => return cannot_enter(state, info.signal),
     };
     state.set_user_regs(&built.regs);
+    let sp_was_set = state.task.hw.is_none() && state.core.sp_was_set();
     if let Some(observer) = &mut state.observer {
         let restorer = match regs.arch {
             Arch::X86_64 => action.restorer,
             Arch::Aarch64 => built.regs.gp[arch::aarch64::regs::LR],
         };
         observer.about(state.task.id);
-        observer.signal(&regs, &built.regs, restorer);
+        observer.signal(&regs, &built.regs, restorer, sp_was_set);
     }
     if built.fp != fp {
         state.set_hw_fp(&built.fp);

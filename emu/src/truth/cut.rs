@@ -77,6 +77,7 @@ impl Strand {
         let saved = self.saved.len();
         self.saved.drain(start.min(saved)..end.min(saved));
         self.tails.cut(start, end);
+        self.gaps.cut(start, end);
         self.cut_segments(start, end);
     }
 

@@ -141,7 +141,7 @@ fn a_signal_among_removed_frames() {
         };
         let interrupted = at(0x222, TOP - FRAME * (MAX_LIVE_FRAMES as u64 / 2));
         let alternate = TOP + (1 << 40);
-        t.stack.signal(&interrupted, &at(0x700, alternate), 0x900);
+        t.stack.signal(&interrupted, &at(0x700, alternate), 0x900, false);
         (1..MAX_LIVE_FRAMES as u64 / 2).for_each(|n| t.call(0x210, alternate - FRAME * n, false));
         t.stack.sigreturn(&interrupted, None); // a kept frame is innermost: out of the handler
         let n = MAX_LIVE_FRAMES as u64 / 4;
@@ -192,7 +192,7 @@ fn a_removed_signal_ends() {
         // A signal before frame `n`, whose handler goes on with the recursion; takes two frames.
         let signal = |t: &mut Thread, n: u64| {
             let interrupted = at(0x222, TOP - FRAME * n);
-            t.stack.signal(&interrupted, &at(0x700, TOP - FRAME * (n + 1)), 0x900);
+            t.stack.signal(&interrupted, &at(0x700, TOP - FRAME * (n + 1)), 0x900, false);
             interrupted
         };
         t.recurse(1, 1000);

@@ -14,6 +14,9 @@
 //! ```text
 //! R1  to = ra and sp = CFA of the innermost frame         a return
 //! R2  the same of an outer frame                          returns at once from several
+//!     x86_64: sp ≥ CFA, and was only moved                frames end, whatever `to` is: their
+//!                                                         return addresses are off the stack
+//!     aarch64: a return at sp = CFA, into the caller      a return over data behind the call
 //! R3  the same of the innermost frame of another stack    a coroutine goes on
 //! R4  sp was not set by itself, only moved;               a return to ra of the innermost frame:
 //!     or it is below the CFA and the function the same;   it took its arguments off the stack
@@ -21,6 +24,8 @@
 //!                                                         its caller (an outlined prologue);
 //!                                                         else a jump in the function, a tail
 //!                                                         call
+//!     it was set to the start of an outer function, and   a tail call of that one
+//!     to is a function's start
 //! R5  sp is that before the call of a live frame's        longjmp, a C++ landing pad: frames up
 //!     callee, or above CFAs of live frames                to there are dead
 //! R6  sp lies in the span of another stack                the same on that stack
@@ -34,7 +39,7 @@
 //! calls there will come back, so its frames stay live.
 //!
 //! A jump of R4 to another function's start, with the stack pointer as at the start of the
-//! running one, is a tail call.
+//! running one, is a tail call. With a lower one it may be a call: see `gap.rs`.
 
 use arch::{Arch, Regs};
 use unwinder::{CodeAddress, InterruptedAddress, ReturnAddress};
@@ -42,6 +47,7 @@ use unwinder::{CodeAddress, InterruptedAddress, ReturnAddress};
 use crate::engine::flow::{CalleeSaved, Event, Transfer};
 use crate::truth::cut::MAX_ELSEWHERE;
 use crate::truth::functions::Functions;
+use crate::truth::gap::{Site, Until, Was};
 use crate::truth::strand::{Frame, Strand};
 use crate::truth::tails::Tail;
 
@@ -69,6 +75,11 @@ pub struct Stack {
     switches: u64,
     /// Frames and tail calls on the stacks that are not in use.
     elsewhere: usize,
+    /// Some stack was forgotten: one that is not known may be it.
+    forgotten: bool,
+    /// A handler has returned to where the stack pointer was set, and no transfer of control
+    /// came since.
+    resumed_set: bool,
 }
 
 /// Stacks that are remembered at most: those that were left longest ago are forgotten.
@@ -77,6 +88,9 @@ pub(super) const MAX_STRANDS: usize = 4096;
 /// A function's own frame is not larger, in doubt.
 const LARGEST_FRAME: u64 = 64 << 10;
 
+/// A call to the own function, so far ahead at most, may be none: it only pushes.
+const AHEAD: u64 = 64;
+
 /// A signal's frame is not larger: one that is further away is on another stack.
 const SIGNAL_FRAME: u64 = 8 << 10;
 
@@ -84,7 +98,9 @@ impl Stack {
     /// A thread that starts with this stack pointer.
     pub fn new(arch: Arch, sp: u64) -> Stack {
         let (functions, strands) = (Functions::new(), vec![Strand::at(sp)]);
-        Stack { arch, functions, strands, current: 0, switches: 0, elsewhere: 0 }
+        let (forgotten, resumed_set) = (false, false);
+        let (current, switches, elsewhere) = (0, 0, 0);
+        Stack { arch, functions, strands, current, switches, elsewhere, forgotten, resumed_set }
     }
 
     /// A thread of the same program that starts with this stack pointer.
@@ -105,7 +121,14 @@ impl Stack {
     /// Takes transfers of control. `saved` has the callee-saved registers at each call among
     /// them, if they are kept.
     pub fn events(&mut self, events: &[Event], saved: &[CalleeSaved]) {
-        let mut saved = saved.iter();
+        let (mut saved, mut events) = (saved.iter(), events);
+        // The handler's own transfers have hidden it.
+        if let Some((first, others)) = events.split_first().filter(|_| self.resumed_set) {
+            self.resumed_set = false;
+            let registers = if first.kind == Transfer::Call { saved.next() } else { None };
+            self.event(&Event { sp_was_set: true, ..*first }, registers);
+            events = others;
+        }
         for e in events {
             let registers = if e.kind == Transfer::Call { saved.next() } else { None };
             self.event(e, registers);
@@ -123,8 +146,11 @@ impl Stack {
                 if !e.sp_was_set {
                     self.end_overwritten(e, cfa);
                 }
-                let frame = Frame { goes_on: e.next, cfa, entry: e.to, signal: false };
+                let frame = Frame::of_call(e.next, cfa, e.to);
                 self.strands[self.current].push(frame, saved);
+                if e.to.wrapping_sub(e.next) < AHEAD {
+                    self.doubt_call(e);
+                }
             }
             Transfer::Return | Transfer::Jump => {
                 let strand = &mut self.strands[self.current];
@@ -133,6 +159,20 @@ impl Stack {
                     _ => self.other_transfer(e),
                 }
             }
+        }
+    }
+
+    /// A call a few instructions ahead, if not to a function: to read the PC, or to have a place
+    /// for the address that `ret` jumps to (retpolines).
+    #[cold]
+    fn doubt_call(&mut self, e: &Event) {
+        let functions = &mut self.functions;
+        if !functions.is_tail_call(e.next, e.to)
+            && functions.same(e.next.wrapping_sub(1), e.to)
+            && !functions.starts_at(e.to)
+        {
+            let strand = &mut self.strands[self.current];
+            strand.gaps.push(strand.frames.len(), Until::FrameEnds);
         }
     }
 
@@ -208,12 +248,20 @@ impl Stack {
         let slot = self.slot();
         let strand = &mut self.strands[self.current];
         strand.enter_cut();
+        strand.gaps.pass(strand.frames.len(), e, slot, &self.functions);
         let top = |f: &Frame| {
             if e.kind == Transfer::Jump { f.cfa.wrapping_sub(slot) } else { f.cfa.wrapping_sub(1) }
         };
         let inside = strand.frames.last().is_none_or(|f| e.sp <= top(f));
         if !e.sp_was_set && inside {
             return self.stay(e); // R4, by far the most frequent: no search
+        }
+        // R2 on x86_64, and a return that has thrown away its frame.
+        let passed = if e.sp_was_set { None } else { strand.end_passed(e, slot) };
+        match passed {
+            Some(true) => return,
+            Some(false) if slot > 0 => return self.stay(e),
+            _ => {}
         }
         if strand.pop_through(|f| f.is_left_by(e)).is_some() {
             return; // R2
@@ -224,8 +272,14 @@ impl Stack {
             self.strands[other].pop();
             return;
         }
+        if self.returns_beside(e) {
+            return self.strands[self.current].pop();
+        }
         if !e.sp_was_set || self.is_at_start(e) || self.is_in_function(e) {
             return self.stay(e); // R4
+        }
+        if self.is_outer_tail_call(e) {
+            return;
         }
         match self.place(e) {
             Some(strand) => {
@@ -237,15 +291,48 @@ impl Stack {
                 self.leave();
                 self.strands.retain(|s| s.start != e.sp);
                 if self.strands.len() >= MAX_STRANDS {
+                    self.forgotten = true;
                     let oldest = (0..self.strands.len()).min_by_key(|&i| self.strands[i].left);
                     self.strands.swap_remove(oldest.unwrap_or_default());
                 }
-                self.strands.push(Strand::at(e.sp)); // R7
+                let mut strand = Strand::at(e.sp);
+                if self.forgotten && !self.functions.starts_at(e.to) {
+                    strand.gaps.push(0, Until::FrameEnds);
+                }
+                self.strands.push(strand); // R7
                 self.current = self.strands.len() - 1;
                 self.elsewhere = self.strands.iter().map(Strand::weight).sum();
                 self.bound_elsewhere();
             }
         }
+    }
+
+    /// A return to another place in the caller than behind the call, over data that lies there.
+    /// On x86_64 the stack pointer says that it is one.
+    fn returns_beside(&self, e: &Event) -> bool {
+        let last = self.strands[self.current].frames.last();
+        last.is_some_and(|f| {
+            e.kind == Transfer::Return
+                && (f.cfa == e.sp && !f.signal && !e.sp_was_set)
+                && self.functions.same(f.goes_on.wrapping_sub(1), e.to)
+                && !self.functions.starts_at(e.to)
+        })
+    }
+
+    /// The stack pointer was set to where it was at the start of a function that has a frame, and
+    /// another function is jumped to: that is a tail call of it, if so, and ends the frames
+    /// inside.
+    fn is_outer_tail_call(&mut self, e: &Event) -> bool {
+        let slot = self.slot();
+        let strand = &mut self.strands[self.current];
+        let entered = |f: &Frame| !f.signal && f.cfa.wrapping_sub(slot) == e.sp;
+        let Some(index) = strand.frames.iter().rposition(entered) else { return false };
+        let is_call = self.functions.starts_at(e.to) && !strand.is_in_cut();
+        if is_call {
+            strand.truncate(index + 1);
+            strand.tails.push(index + 1, Tail { next: e.next, to: e.to });
+        }
+        is_call
     }
 
     /// A jump to a function's start, with the stack pointer as at the running one's.
@@ -282,10 +369,25 @@ impl Stack {
         {
             return strand.pop();
         }
-        // The stack pointer first: it tells most jumps from tail calls.
-        if e.sp == self.start_sp() && self.functions.is_tail_call(e.next, e.to) {
-            let strand = &mut self.strands[self.current];
-            strand.tails.push(strand.frames.len(), Tail { next: e.next, to: e.to });
+        let (start, slot) = (self.start_sp(), self.slot());
+        if e.sp > start || e.to == e.next || !self.functions.is_tail_call(e.next, e.to) {
+            return;
+        }
+        let strand = &mut self.strands[self.current];
+        let depth = strand.frames.len();
+        if e.sp == start {
+            strand.tails.push(depth, Tail { next: e.next, to: e.to });
+        } else {
+            // It may have put a return address there.
+            let site = Site { next: e.next, to: e.to };
+            match strand.gaps.was(site) {
+                None => strand.gaps.push(depth, Until::Left { sp: e.sp, site }),
+                Some(Was::Jump) => {}
+                Some(Was::Call { returned_to }) => {
+                    let cfa = e.sp.wrapping_add(slot);
+                    strand.push(Frame::of_call(returned_to, cfa, e.to), None);
+                }
+            }
         }
     }
 
@@ -304,22 +406,35 @@ impl Stack {
         }
         // Just below: a function's own frame, since calls and signals show where the stack
         // pointer was.
-        let near = !starts && here.is_below(e.sp, LARGEST_FRAME);
+        let near = !starts && here.is_below(e.sp, LARGEST_FRAME) && !self.forgotten;
         near.then_some(self.current)
     }
 
     /// The kernel interrupted the thread at `regs` and made it enter a handler, which returns
-    /// to `restorer`.
-    pub fn signal(&mut self, regs: &Regs, handler: &Regs, restorer: u64) {
+    /// to `restorer`. `sp_was_set`: as in [`Event`], since the last one.
+    pub fn signal(&mut self, regs: &Regs, handler: &Regs, restorer: u64, sp_was_set: bool) {
         let cfa = handler.sp().wrapping_add(self.slot());
+        let sp_was_set = sp_was_set || self.resumed_set;
+        let is_between = !self.is_inside(regs.sp(), sp_was_set);
+        self.resumed_set = false;
         let strand = &mut self.strands[self.current];
         let (before, inside) = (callee_saved(regs), callee_saved(handler));
-        let frame = Frame { goes_on: regs.pc, cfa: regs.sp(), entry: restorer, signal: true };
+        let (goes_on, entry) = (regs.pc, restorer);
+        let frame = Frame { goes_on, cfa: regs.sp(), entry, signal: true, sp_was_set };
+        let low = strand.segment.low;
+        if is_between {
+            strand.gaps.push(strand.frames.len(), Until::HandlerReturns);
+        }
         strand.push(frame, Some(&before));
-        if regs.sp().checked_sub(cfa).is_none_or(|distance| distance > SIGNAL_FRAME) {
+        if is_between {
+            // What is between the two stacks belongs to none.
+            strand.segment.low = low;
+        }
+        let is_far = regs.sp().checked_sub(cfa).is_none_or(|distance| distance > SIGNAL_FRAME);
+        if is_between || is_far {
             strand.enter_segment(cfa);
         }
-        let frame = Frame { goes_on: restorer, cfa, entry: handler.pc, signal: false };
+        let frame = Frame::of_call(restorer, cfa, handler.pc);
         strand.push(frame, Some(&inside));
     }
 
@@ -339,8 +454,13 @@ impl Stack {
                 interrupted = self.strands[other].pop_through(returns);
             }
         }
+        let strand = &mut self.strands[self.current];
+        strand.gaps.handler_returned(strand.frames.len());
         let (to, sp) = (regs.pc, regs.sp());
-        let same = |f: &Frame| f.goes_on == to && f.cfa == sp;
+        // The handler may have stepped over an instruction.
+        let functions = &self.functions;
+        let same = |f: &Frame| f.cfa == sp && (f.goes_on == to || functions.same(f.goes_on, to));
+        self.resumed_set = interrupted.is_some_and(|f| f.sp_was_set && f.cfa == sp);
         if !interrupted.as_ref().is_some_and(same) {
             // The handler has edited the context.
             let faked = |goes_on: &u64| {
@@ -348,7 +468,7 @@ impl Stack {
             };
             if let Some(goes_on) = return_address.filter(faked) {
                 let cfa = sp.wrapping_add(self.slot());
-                let frame = Frame { goes_on, cfa, entry: to, signal: false };
+                let frame = Frame::of_call(goes_on, cfa, to);
                 return self.strands[self.current].push(frame, Some(&callee_saved(regs)));
             }
             // The instruction that was interrupted is taken for the one that jumps.
@@ -395,6 +515,13 @@ impl Stack {
     /// ```
     pub fn holds(&self, sp: u64, sp_was_set: bool) -> bool {
         let strand = self.strand();
+        !strand.gaps.is_at(strand.frames.len())
+            && self.is_inside(sp, sp_was_set || self.resumed_set)
+    }
+
+    /// [`Stack::holds`] by the stack pointer alone.
+    fn is_inside(&self, sp: u64, sp_was_set: bool) -> bool {
+        let strand = self.strand();
         if strand.is_in_cut() {
             return false;
         }
@@ -418,8 +545,9 @@ impl Stack {
     /// Whether the innermost `frames` frames, or all that there are, are kept: more than
     /// [`MAX_LIVE_FRAMES`](crate::truth::cut::MAX_LIVE_FRAMES) are not.
     pub fn knows(&self, frames: usize) -> bool {
-        let cut = &self.strand().cut;
-        cut.removed == 0 || self.strand().frames.len() - cut.index >= frames
+        let strand = self.strand();
+        let (depth, cut) = (strand.frames.len(), &strand.cut);
+        (cut.removed == 0 || depth - cut.index >= frames) && strand.gaps.known(depth) >= frames
     }
 
     /// Frames and tail calls on the stacks that are not in use.
@@ -435,6 +563,11 @@ impl Stack {
 }
 
 impl Frame {
+    /// A call's.
+    const fn of_call(goes_on: u64, cfa: u64, entry: u64) -> Frame {
+        Frame { goes_on, cfa, entry, signal: false, sp_was_set: false }
+    }
+
     /// Where its caller goes on.
     pub(super) fn caller_address(&self) -> CodeAddress {
         match self.signal {

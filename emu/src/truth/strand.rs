@@ -3,6 +3,7 @@
 use crate::engine::flow::{CalleeSaved, Event};
 use crate::truth::cut::{Cut, MAX_LIVE_FRAMES};
 use crate::truth::functions::Functions;
+use crate::truth::gap::Gaps;
 use crate::truth::tails::Tails;
 
 /// A live frame.
@@ -15,6 +16,8 @@ pub(super) struct Frame {
     /// Where the function was entered.
     pub entry: u64,
     pub signal: bool,
+    /// Of a signal's frame: [`Event::sp_was_set`] where it came.
+    pub sp_was_set: bool,
 }
 
 impl Frame {
@@ -31,7 +34,7 @@ pub(super) struct Segment {
     /// Frames that are outside of it, below it in the order of calls.
     pub outer: usize,
     /// Lowest and highest stack pointer seen in it.
-    low: u64,
+    pub low: u64,
     high: u64,
 }
 
@@ -43,6 +46,8 @@ pub(super) struct Strand {
     /// For each frame, if they are kept: what the callee-saved registers were before it.
     pub saved: Vec<CalleeSaved>,
     pub tails: Tails,
+    /// Where frames may be missing.
+    pub gaps: Gaps,
     /// Frames that are not kept.
     pub cut: Cut,
     /// The stack pointer with which it began.
@@ -60,6 +65,7 @@ impl Strand {
             frames: Vec::new(),
             saved: Vec::new(),
             tails: Tails::default(),
+            gaps: Gaps::default(),
             cut: Cut::default(),
             start: sp,
             left: 0,
@@ -93,6 +99,7 @@ impl Strand {
         self.frames.pop();
         self.saved.truncate(self.frames.len());
         self.tails.truncate(self.frames.len());
+        self.gaps.returned(self.frames.len());
         if self.frames.len() < self.cut.index {
             self.cut = Cut::default();
         }
@@ -103,6 +110,7 @@ impl Strand {
         self.frames.truncate(len);
         self.saved.truncate(len);
         self.tails.truncate(len);
+        self.gaps.truncate(len);
         if len < self.cut.index {
             self.cut = Cut::default();
         }
@@ -111,6 +119,32 @@ impl Strand {
             let Some(outer) = self.outer.pop() else { break };
             self.segment = outer;
         }
+    }
+
+    /// Ends the frames whose return addresses are not on the stack any more when a jump or
+    /// return has moved the stack pointer to `e.sp`. `None` if that cannot tell: it is on another
+    /// stack, or a signal's frame is innermost then. Else whether one of them is returned from.
+    ///
+    /// ```text
+    /// return address on the stack (slot > 0)   CFA ≤ sp
+    /// in a register                            CFA < sp
+    /// ```
+    pub fn end_passed(&mut self, e: &Event, slot: u64) -> Option<bool> {
+        if !self.spans(e.sp) {
+            return None;
+        }
+        let mut returned = false;
+        while let Some(f) = self.frames.last() {
+            if f.signal {
+                return None;
+            }
+            if f.cfa > e.sp || f.cfa == e.sp && slot == 0 {
+                break;
+            }
+            returned |= f.goes_on == e.to;
+            self.pop();
+        }
+        Some(returned)
     }
 
     /// Ends the innermost frames up to the first that is `last`; none if there is no such.

@@ -55,7 +55,7 @@ fn calls_and_returns() {
 fn jumps_and_returns_that_are_jumps_change_nothing() {
     both(|mut t| {
         t.call(0x101, 0x200, TOP - 16);
-        t.event(Transfer::Jump, 0x210, 0x400, TOP - 16, false);
+        t.event(Transfer::Jump, 0x210, 0x400, TOP - 32, false);
         t.event(Transfer::Return, 0x410, 0x500, TOP - 48, false);
         assert_eq!(t.addresses(), [0, 0x101]);
     });
@@ -69,7 +69,7 @@ fn a_call_that_a_handler_fakes() {
         t.stack.functions_mut().add([0x200..0x280, 0x300..0x380]);
         t.call(0x101, 0x200, TOP - 16);
         let interrupted = regs(arch, 0x222, TOP - 64);
-        t.stack.signal(&interrupted, &regs(arch, 0x700, TOP - 1208), 0x900);
+        t.stack.signal(&interrupted, &regs(arch, 0x700, TOP - 1208), 0x900, false);
         let pushed = if arch == Arch::X86_64 { 8 } else { 0 };
         let edited = regs(arch, 0x300, TOP - 64 - pushed);
         t.stack.sigreturn(&edited, Some(0x226));
@@ -77,7 +77,7 @@ fn a_call_that_a_handler_fakes() {
         t.event(Transfer::Return, 0x310, 0x226, TOP - 64, false);
         assert_eq!(t.addresses(), [0, 0x101]);
         // To a function of somebody else it would be no call.
-        t.stack.signal(&interrupted, &regs(arch, 0x700, TOP - 1208), 0x900);
+        t.stack.signal(&interrupted, &regs(arch, 0x700, TOP - 1208), 0x900, false);
         t.stack.sigreturn(&edited, Some(0x326));
         assert!(!t.addresses().contains(&0x326));
     }
@@ -229,7 +229,7 @@ fn signals_on_any_stack() {
         let mut t = Thread::new(arch);
         t.call(0x101, 0x200, TOP - 16);
         let interrupted = regs(arch, 0x222, TOP - 100);
-        t.stack.signal(&interrupted, &regs(arch, 0x700, handler_sp), 0x900);
+        t.stack.signal(&interrupted, &regs(arch, 0x700, handler_sp), 0x900, false);
         assert_eq!(t.addresses(), [0, 0x900, 0x222, 0x101]);
         let frames: Vec<_> = t.stack.frames(0).collect();
         assert_eq!(frames[1].address, ReturnAddress(0x900).into());
@@ -253,7 +253,7 @@ fn longjmp_out_of_a_handler() {
             t.event(Transfer::Return, 0x910, 0x201, TOP - 64, false);
             t.call(0x202, 0x300, TOP - 64);
             let interrupted = regs(t.arch, 0x333, TOP - 128);
-            t.stack.signal(&interrupted, &regs(t.arch, 0x700, handler_sp), 0x950);
+            t.stack.signal(&interrupted, &regs(t.arch, 0x700, handler_sp), 0x950, false);
             t.call(0x707, 0xa00, handler_sp - 64); // siglongjmp
             t.event(Transfer::Jump, 0xa10, 0x201, TOP - 64, true);
             assert_eq!(t.addresses(), [0, 0x101]);
@@ -378,7 +378,7 @@ fn a_signal_stack_is_apart() {
         let mut t = Thread::new(arch);
         t.call(0x101, 0x200, TOP - 16);
         let interrupted = regs(arch, 0x222, TOP - 100);
-        t.stack.signal(&interrupted, &regs(arch, 0x700, alternate), 0x900);
+        t.stack.signal(&interrupted, &regs(arch, 0x700, alternate), 0x900, false);
         t.stack.sigreturn(&interrupted, None);
         assert_eq!(t.addresses(), [0, 0x101]);
         t.event(Transfer::Return, 0x240, 0x500, other, true);
@@ -408,11 +408,180 @@ fn an_edited_context() {
         t.call(0x101, 0x200, TOP - 16);
         t.call(0x201, 0x300, TOP - 64);
         let sp = at_start(arch, TOP - 64);
-        t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900);
+        t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900, false);
         t.stack.sigreturn(&regs(arch, 0x30a, sp), None);
         assert_eq!(t.addresses(), [0, 0x201, 0x101]);
-        t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900);
+        t.stack.signal(&regs(arch, 0x305, sp), &regs(arch, 0x700, sp - 1208), 0x900, false);
         t.stack.sigreturn(&regs(arch, 0x260, TOP - 64), None);
         assert_eq!(t.addresses(), [0, 0x101], "out of the function");
+    }
+}
+
+/// A retpoline, in its thunk: the call's return address is overwritten with the target, to which
+/// `ret` jumps. While it is there nobody knows whether it is one.
+#[test]
+fn a_call_for_a_place_on_the_stack() {
+    let mut t = with_functions(Arch::X86_64);
+    t.call(0x101, 0x200, TOP - 16);
+    t.call(0x211, 0x400, TOP - 64); // call thunk
+    assert!(t.stack.holds(TOP - 72, false) && t.stack.knows(3));
+    t.call(0x405, 0x40c, TOP - 72);
+    assert!(!t.stack.holds(TOP - 80, false) && !t.stack.knows(1));
+    t.event(Transfer::Return, 0x411, 0x300, TOP - 72, false);
+    assert_eq!(t.addresses(), [0, 0x211, 0x101]);
+    assert_eq!(logical(&t, 0)[..3], [(0, true), (0x411, false), (0x211, true)]);
+    assert!(t.stack.holds(TOP - 72, false) && t.stack.knows(3));
+    t.event(Transfer::Return, 0x310, 0x211, TOP - 64, false);
+    // The thunk of a return: what was a place for an address is stepped over.
+    t.event(Transfer::Jump, 0x220, 0x500, TOP - 24, false);
+    t.call(0x505, 0x50c, TOP - 24);
+    t.event(Transfer::Return, 0x511, 0x101, TOP - 16, false);
+    assert_eq!(t.addresses(), [0]);
+}
+
+/// The call of a function that follows at once is one.
+#[test]
+fn a_call_of_the_next_function() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x2fc, 0x300, TOP - 64);
+        assert!(t.stack.holds(TOP - 96, false) && t.stack.knows(2), "{arch}");
+        // As is one of the own function.
+        t.call(0x304, 0x300, TOP - 96);
+        assert!(t.stack.holds(TOP - 128, false) && t.stack.knows(3), "{arch}");
+    }
+}
+
+/// Data behind a call, over which its function returns.
+#[test]
+fn a_return_beside_the_call() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x211, 0x300, TOP - 64);
+        t.event(Transfer::Return, 0x310, 0x219, TOP - 64, false);
+        assert_eq!(t.addresses(), [0, 0x101], "{arch}");
+        assert!(t.stack.holds(TOP - 64, false) && t.stack.knows(1));
+    }
+}
+
+/// A jump to a function from the middle of a frame: if a return address was pushed for it, it
+/// was called, else not. How it ends says so for the next time.
+#[test]
+fn a_call_made_of_other_instructions() {
+    let kinds = [Transfer::Jump, Transfer::Return];
+    for (arch, kind) in Arch::ALL.into_iter().flat_map(|arch| kinds.map(|kind| (arch, kind))) {
+        let mut t = with_functions(arch);
+        let slot = if arch == Arch::X86_64 { 8 } else { 0 };
+        let sp = TOP - 64;
+        t.call(0x101, 0x200, TOP - 16);
+        t.event(kind, 0x220, 0x300, sp, false);
+        assert!(!t.stack.holds(sp, false) && !t.stack.knows(1), "{arch} {kind:?}");
+        t.call(0x311, 0x400, sp - 32);
+        assert!(t.stack.holds(sp - 64, false), "{arch} {kind:?}: its caller is known");
+        t.event(Transfer::Return, 0x410, 0x311, sp - 32, false);
+        assert!(!t.stack.holds(sp, false));
+        t.event(Transfer::Return, 0x320, 0x222, sp + slot, false);
+        assert!(t.stack.holds(sp, false) && t.stack.knows(2), "{arch} {kind:?}");
+        assert_eq!(t.addresses(), [0, 0x101]);
+        t.event(kind, 0x220, 0x300, sp, false);
+        assert_eq!(t.addresses(), [0, 0x222, 0x101], "{arch} {kind:?}: it was a call");
+        assert!(t.stack.holds(sp - 16, false) && t.stack.knows(2));
+        t.event(Transfer::Return, 0x320, 0x222, sp + slot, false);
+        assert_eq!(t.addresses(), [0, 0x101]);
+    }
+}
+
+/// A part of a function that is apart comes back by a jump, or returns for it.
+#[test]
+fn a_part_that_is_apart() {
+    for (arch, back) in Arch::ALL.into_iter().flat_map(|arch| [(arch, true), (arch, false)]) {
+        let mut t = with_functions(arch);
+        let sp = TOP - 64;
+        for known in [false, true] {
+            t.call(0x101, 0x200, TOP - 16);
+            t.event(Transfer::Jump, 0x220, 0x300, sp, false);
+            assert_eq!(t.stack.holds(sp, false), known, "{arch} {back}");
+            assert_eq!(t.addresses(), [0, 0x101]);
+            if back {
+                t.event(Transfer::Jump, 0x310, 0x225, sp, false);
+                assert!(t.stack.holds(sp, false) && t.stack.knows(2));
+            }
+            t.event(Transfer::Return, 0x310, 0x101, TOP - 16, false);
+            assert_eq!(t.addresses(), [0]);
+            assert!(t.stack.knows(1));
+        }
+    }
+}
+
+/// The stack pointer is set back to where an outer function began, which makes a tail call.
+#[test]
+fn a_tail_call_over_frames() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x211, 0x300, TOP - 64);
+        t.call(0x311, 0x400, TOP - 128);
+        let sp = at_start(arch, TOP - 16);
+        t.event(Transfer::Jump, 0x410, 0x500, sp, true);
+        assert_eq!(logical(&t, 0), [(0, true), (0x410, false), (0x101, true)], "{arch}");
+        assert!(t.stack.holds(sp, false));
+    }
+}
+
+/// A signal between the change of stacks and the return that completes it: the handler's own
+/// transfers do not hide that the stack pointer was set.
+#[test]
+fn a_signal_between_two_stacks() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        let other = TOP - 0x100_0000;
+        t.call(0x101, 0x200, TOP - 16);
+        t.call(0x211, 0x300, TOP - 64);
+        let between = regs(arch, 0x311, other - 16);
+        t.stack.signal(&between, &regs(arch, 0x700, other - 1208), 0x900, true);
+        assert!(t.stack.holds(other - 1208, false), "{arch}: the handler");
+        assert!(t.stack.knows(2) && !t.stack.knows(3), "{arch}");
+        t.call(0x711, 0x800, other - 1300);
+        t.event(Transfer::Return, 0x810, 0x711, other - 1300, false);
+        let popped = if arch == Arch::X86_64 { 8 } else { 0 };
+        t.event(Transfer::Return, 0x720, 0x900, other - 1208 + popped, false);
+        t.stack.sigreturn(&between, None);
+        assert!(!t.stack.holds(other - 16, false), "{arch}: still between");
+        let switch =
+            Event { kind: Transfer::Return, next: 0x312, to: 0x600, sp: other, sp_was_set: false };
+        t.stack.events(&[switch], &[]);
+        assert_eq!(t.addresses(), [0], "{arch}");
+        t.call(0x611, 0x300, other - 32);
+        t.event(Transfer::Return, 0x320, 0x211, TOP - 64, true);
+        assert_eq!(t.addresses(), [0, 0x101], "{arch}: the first stack has its frames");
+        assert!(t.stack.knows(2));
+    }
+}
+
+/// One that was forgotten, and goes on in the middle of a function, is not taken for a new one.
+#[test]
+fn a_forgotten_stack_has_no_known_callers() {
+    for arch in Arch::ALL {
+        let mut t = with_functions(arch);
+        t.call(0x101, 0x200, TOP - 16);
+        let stack = |n: u64| 0x6000_0000 + n * 512;
+        for n in 0..MAX_STRANDS as u64 + 100 {
+            t.event(Transfer::Return, 0x320, 0x500, stack(n), true);
+            t.call(0x511, 0x600, stack(n) - 32);
+            t.call(0x611, 0x300, stack(n) - 64);
+        }
+        t.event(Transfer::Return, 0x320, 0x611, stack(4000) - 64, true);
+        assert_eq!(t.addresses(), [0, 0x511], "{arch}: one that is remembered");
+        assert!(t.stack.holds(stack(4000) - 64, false) && t.stack.knows(9));
+        t.event(Transfer::Return, 0x320, 0x611, stack(7) - 64, true);
+        assert!(!t.stack.holds(stack(7) - 64, false) && !t.stack.knows(1), "{arch}");
+        t.call(0x622, 0x700, stack(7) - 80);
+        assert!(t.stack.holds(stack(7) - 128, false), "{arch}: what it calls has a known caller");
+        assert!(t.stack.knows(1) && !t.stack.knows(2));
+        // At a function's start it is a new one.
+        t.event(Transfer::Return, 0x320, 0x500, 0x5000_0000, true);
+        assert!(t.stack.holds(0x5000_0000 - 8, false) && t.stack.knows(9), "{arch}");
     }
 }

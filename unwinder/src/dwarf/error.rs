@@ -129,6 +129,12 @@ pub enum ErrorKind {
     /// The rule of the sign-state column is not a constant.
     #[error("the return address's sign state is not a constant")]
     SignState,
+    /// An expression that may run for ever.
+    #[error("an expression branches backwards")]
+    BackwardBranch,
+    /// An expression of more operations than any evaluator is asked to execute.
+    #[error("an expression is too long")]
+    LongExpression,
     /// `.eh_frame_hdr` without a search table.
     #[error("no search table")]
     NoSearchTable,

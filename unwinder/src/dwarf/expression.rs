@@ -8,7 +8,7 @@ use gimli::{
 use crate::{End, ExpressionError, Memory, Registers};
 
 /// Operations after which an expression is taken for a loop.
-const MAX_OPERATIONS: u32 = 1000;
+pub(super) const MAX_OPERATIONS: u32 = 1000;
 
 type Code<'a> = EndianSlice<'a, LittleEndian>;
 

@@ -13,6 +13,9 @@
 //! is wrong with it ([`Warning`]); a broken entry costs its own function, not the table.
 //! After that nothing is allocated.
 //!
+//! What is given to unwinders of others is checked before by [`endless`]: an expression may
+//! branch backwards.
+//!
 //! gimli decodes the entries. It does not know two augmentation letters of aarch64
 //! (`augmentation.rs`), and it trusts search tables (`header.rs` does not).
 //!
@@ -21,6 +24,7 @@
 
 mod augmentation;
 mod compile;
+pub mod endless;
 mod error;
 pub mod expression;
 pub mod fuzz;

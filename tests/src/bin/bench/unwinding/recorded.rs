@@ -37,7 +37,7 @@ const PAGE: u64 = 4096;
 struct Recorder(Rc<RefCell<Vec<Stack>>>);
 
 impl Observer for Recorder {
-    fn signal(&mut self, _: &Regs, _: &Regs, _: u64) {}
+    fn signal(&mut self, _: &Regs, _: &Regs, _: u64, _: bool) {}
 
     fn sigreturn(&mut self, _: &Regs, _: Option<u64>) {}
 
