@@ -1,7 +1,9 @@
 //! Runs a guest in this process, through the library.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use arch::Arch;
 use emu::deferred;
@@ -11,6 +13,8 @@ use emu::kernel::task::Ending;
 use emu::kernel::unwind::Unwind;
 use emu::kernel::vfs::{Node, OpenFile};
 use emu::kernel::{Kernel, State, run, symbols};
+use emu::laws::report::Counts;
+use emu::laws::{Handle, Settings};
 use emu::perf::event::{self, Defaults};
 use emu::perf::pmu::Counter;
 use emu::perf::record::{EventKind, Rate, Record, Sample, Session};
@@ -65,6 +69,8 @@ pub struct Outcome {
     pub ending: Ending,
     /// Names of things that are not supported and were asked for.
     pub unsupported: Vec<String>,
+    /// The laws that were watched, and what hazards made of them.
+    pub laws: Counts,
 }
 
 impl Harness {
@@ -176,7 +182,7 @@ impl Harness {
         self
     }
 
-    /// Runs of millions of samples are quicker without a check of the laws at each.
+    /// Runs of millions of samples are quicker if nobody watches the laws at each step.
     pub fn without_laws(mut self) -> Harness {
         self.check_laws = false;
         self
@@ -220,13 +226,16 @@ impl Harness {
         let what = format!("{} {} on {}", self.host.display(), self.args.join(" "), self.arch);
         let kernel = self.start(&what);
         kernel.with(prepare);
-        let ending = run::run(&kernel, &AtomicBool::new(false), |records| {
+        let stop = Arc::default();
+        let watch = self.check_laws.then(|| LawWatch::start(&kernel, Arc::clone(&stop)));
+        let ending = run::run(&kernel, &stop, |records| {
             if self.check_laws {
                 kernel.with(|s| laws::check_user_mode(s));
             }
             records.iter().for_each(|r| see(&kernel, r));
             Ok::<(), std::convert::Infallible>(())
         });
+        let laws = watch.map(|w| w.end(&what)).unwrap_or_default();
         kernel.with(|s| Outcome {
             session: s.perf.session.clone(),
             records: Vec::new(),
@@ -234,6 +243,7 @@ impl Harness {
             stats: s.stats,
             ending: ending.unwrap_or_else(|e| panic!("{what}: {e}")),
             unsupported: s.unsupported.keys().cloned().collect(),
+            laws,
         })
     }
 
@@ -292,6 +302,29 @@ impl Harness {
             state.vfs.fds.replace(fd, null, false, 3).unwrap_or_else(|e| panic!("{what}: {e}"));
         }
         Kernel::new(state)
+    }
+}
+
+/// The laws of a run, and what was said about those that were broken.
+struct LawWatch {
+    handle: Handle,
+    told: Rc<RefCell<String>>,
+}
+
+impl LawWatch {
+    fn start(kernel: &Kernel, stop: Arc<std::sync::atomic::AtomicBool>) -> LawWatch {
+        let told: Rc<RefCell<String>> = Rc::default();
+        let text = told.clone();
+        let tell = move |new: &str| new.clone_into(&mut text.borrow_mut());
+        let names = |pc| format!("{pc:#x}");
+        let settings = Settings { names: Box::new(names), stop, tell: Box::new(tell) };
+        LawWatch { handle: kernel.with(|s| Handle::start(s, settings)), told }
+    }
+
+    /// Every law was kept, or broken by a hazard.
+    fn end(self, what: &str) -> Counts {
+        assert_eq!(self.handle.fatal(), None, "{what}\n{}", self.told.borrow());
+        self.handle.counts()
     }
 }
 

@@ -149,6 +149,11 @@ pub struct RunOptions {
     /// See [`TimelineOptions`].
     #[command(flatten)]
     pub timeline: TimelineOptions,
+    /// Watch the laws that the modelled kernel has to keep, at every step. A break is told on
+    /// standard error, with the timeline before it; one that no known hazard of the design
+    /// explains ends the run with status 125
+    #[arg(long, help_heading = "Timeline")]
+    pub laws: bool,
     /// See [`WorldOptions`].
     #[command(flatten)]
     pub world: WorldOptions,
