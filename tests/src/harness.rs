@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arch::Arch;
 use emu::deferred;
@@ -227,7 +228,7 @@ impl Harness {
         let kernel = self.start(&what);
         kernel.with(prepare);
         let stop = Arc::default();
-        let watch = self.check_laws.then(|| LawWatch::start(&kernel, Arc::clone(&stop)));
+        let watch = self.check_laws.then(|| LawWatch::start(&kernel, Arc::clone(&stop), 0));
         let ending = run::run(&kernel, &stop, |records| {
             if self.check_laws {
                 kernel.with(|s| laws::check_user_mode(s));
@@ -235,7 +236,10 @@ impl Harness {
             records.iter().for_each(|r| see(&kernel, r));
             Ok::<(), std::convert::Infallible>(())
         });
-        let laws = watch.map(|w| w.end(&what)).unwrap_or_default();
+        let laws = watch.as_ref().map(|w| w.handle.counts()).unwrap_or_default();
+        if let Some(law) = watch.and_then(|w| w.handle.fatal()) {
+            panic!("{what}: {law}\n{}", self.story_of_a_break(&what));
+        }
         kernel.with(|s| Outcome {
             session: s.perf.session.clone(),
             records: Vec::new(),
@@ -245,6 +249,16 @@ impl Harness {
             unsupported: s.unsupported.keys().cloned().collect(),
             laws,
         })
+    }
+
+    /// Runs again, unless it was prepared as before, for the timeline before a break.
+    fn story_of_a_break(&self, what: &str) -> String {
+        let kernel = self.start(what);
+        let stop = Arc::default();
+        let watch = LawWatch::start(&kernel, Arc::clone(&stop), 20);
+        let ending = run::run(&kernel, &stop, |_| Ok::<(), std::convert::Infallible>(()));
+        drop(ending);
+        watch.told.take()
     }
 
     /// The machine with the guest loaded, before its first instruction; `what` names the run
@@ -305,26 +319,21 @@ impl Harness {
     }
 }
 
-/// The laws of a run, and what was said about those that were broken.
+/// The laws of a run, and what was said about the last of them that was broken.
 struct LawWatch {
     handle: Handle,
     told: Rc<RefCell<String>>,
 }
 
 impl LawWatch {
-    fn start(kernel: &Kernel, stop: Arc<std::sync::atomic::AtomicBool>) -> LawWatch {
+    /// `lines` of the timeline are told with a break.
+    fn start(kernel: &Kernel, stop: Arc<AtomicBool>, lines: usize) -> LawWatch {
         let told: Rc<RefCell<String>> = Rc::default();
         let text = told.clone();
         let tell = move |new: &str| new.clone_into(&mut text.borrow_mut());
         let names = |pc| format!("{pc:#x}");
-        let settings = Settings { names: Box::new(names), stop, tell: Box::new(tell) };
+        let settings = Settings { lines, names: Box::new(names), stop, tell: Box::new(tell) };
         LawWatch { handle: kernel.with(|s| Handle::start(s, settings)), told }
-    }
-
-    /// Every law was kept, or broken by a hazard.
-    fn end(self, what: &str) -> Counts {
-        assert_eq!(self.handle.fatal(), None, "{what}\n{}", self.told.borrow());
-        self.handle.counts()
     }
 }
 

@@ -8,6 +8,9 @@ use crate::kernel::State;
 use crate::laws::{Handle, Settings};
 use crate::symbols::LookupAddress;
 
+/// Lines of the timeline before a break.
+const LINES: usize = 20;
+
 /// Begins to watch.
 pub fn start(state: &mut State, images: &mut Images, stop: &Stop) -> Handle {
     let names = Names::new(state, images);
@@ -15,8 +18,12 @@ pub fn start(state: &mut State, images: &mut Images, stop: &Stop) -> Handle {
         let place = names.place(LookupAddress::Instruction(pc));
         place.short(Style::PLAIN)
     };
-    let settings =
-        Settings { names: Box::new(name), stop: stop.flag.clone(), tell: Box::new(to_stderr) };
+    let settings = Settings {
+        lines: LINES,
+        names: Box::new(name),
+        stop: stop.flag.clone(),
+        tell: Box::new(to_stderr),
+    };
     Handle::start(state, settings)
 }
 

@@ -137,7 +137,9 @@ Examples:
   emu run -e cycles:u,branches -c 100k bench  two events with fixed periods
   emu run --format folded -o - demo           folded stacks on standard output
   emu run -o - bench | perf report -i -       straight into perf
-  emu run --timeline=1..40 hello              the kernel's first forty events, step by step"
+  emu run --timeline=1..40 hello              the kernel's first forty events, step by step
+  emu run --laws --call-graph fp,defer -c 700 syscalls
+                                              known flaws of deferred unwinding, as they happen"
 )]
 pub struct RunOptions {
     /// See [`SamplingOptions`].

@@ -75,3 +75,27 @@ fn keeps(original: &[u64], merged: &[u64], stacks: &[(u64, Vec<u64>)]) -> bool {
     let is_one = |(of, ips): &(u64, Vec<u64>)| of == cookie && ips == addresses;
     addresses.is_empty() || stacks.iter().any(is_one)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::keeps;
+    use crate::perf::record::context::{KERNEL, USER, USER_DEFERRED};
+
+    #[test]
+    fn what_a_merged_chain_keeps() {
+        let original = [KERNEL, 1, USER_DEFERRED, 7];
+        let stacks = [(7, vec![2, 3]), (9, vec![4])];
+        assert!(keeps(&original, &[KERNEL, 1, USER, 2, 3], &stacks));
+        assert!(keeps(&original, &[KERNEL, 1, USER], &stacks), "no stack came");
+        for wrong in [
+            &[KERNEL, 1, USER, 2][..],
+            &[KERNEL, 1, USER, 4],
+            &[KERNEL, 1, 2, 3],
+            &[KERNEL, 1, USER, 7, 2, 3],
+            &[KERNEL, 1, USER_DEFERRED, 2, 3],
+            &[KERNEL, 5, USER, 2, 3],
+        ] {
+            assert!(!keeps(&original, wrong, &stacks), "{wrong:x?}");
+        }
+    }
+}

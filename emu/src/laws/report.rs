@@ -91,7 +91,9 @@ impl Break {
             let (name, words, event) = (h.hazard.name(), h.hazard.words(), h.event);
             let _ = writeln!(text, "  {name:6}  {words} (event {event})");
         }
-        let _ = writeln!(text, "  the last of the timeline until then:");
+        if !timeline.is_empty() {
+            let _ = writeln!(text, "  the last of the timeline until then:");
+        }
         for line in timeline {
             let _ = writeln!(text, "  {line}");
         }

@@ -47,7 +47,7 @@ pub struct TaskStory {
     pub nest: Vec<u32>,
     /// Entries that ended with a way back to user mode through X5.
     pub entry: u64,
-    /// What was asked for since the last reset that was done.
+    /// What was asked for since the last reset that was done, once for each tracer and cookie.
     pub asked: Vec<Asked>,
     /// The callbacks since then.
     pub called: Vec<Called>,
@@ -86,9 +86,6 @@ pub struct TaskStory {
 /// First steps of requests.
 const REQUESTS: [Point; 4] =
     [Point::RequestQ2, Point::TimestampRequest2, Point::CookieRequest2, Point::WorkRequest1];
-
-/// Requests kept; a task that stays in the kernel may ask for long.
-const KEPT: usize = 4096;
 
 impl TaskStory {
     /// Takes what happened, before the monitors see it.
@@ -171,7 +168,8 @@ impl TaskStory {
     fn call(&mut self, work: WorkId, cookie: u64) {
         let called = Called { work, cookie };
         self.callback = Some(called);
-        if self.called.len() < KEPT {
+        // Whether there is more than one is all that matters.
+        if self.calls_of(work) < 2 {
             self.called.push(called);
         }
     }
@@ -191,7 +189,7 @@ impl TaskStory {
         if let Some(hazard) = self.hazard_of(machine, now, work, answer) {
             self.note(now, hazard, cookie, Some(work));
         }
-        if self.asked.len() < KEPT {
+        if !self.asked.iter().any(|a| a.work == work && a.answer.cookie == cookie) {
             self.asked.push(Asked { work, answer, event: now.event });
         }
         self.last = match self.last {

@@ -21,11 +21,10 @@ use crate::perf::record::Time;
 use crate::timeline::Names;
 use crate::timeline::tail::Tail;
 
-/// Lines of the timeline that are shown before a break.
-const LINES: usize = 20;
-
 /// How laws are watched.
 pub struct Settings {
+    /// Lines of the timeline that are told with a break; 0 is quicker by far.
+    pub lines: usize,
     /// Names a user code address.
     pub names: Names,
     /// Goes up at a fatal break: the run is to end.
@@ -55,7 +54,7 @@ impl Handle {
         };
         let watch = Watch {
             laws: Laws::new(machine, |_| true),
-            tail: Tail::new(state.arch, settings.names, LINES),
+            tail: Tail::new(state.arch, settings.names, settings.lines),
             seen: Seen::default(),
             stop: settings.stop,
             tell: settings.tell,
@@ -116,6 +115,10 @@ impl Watch {
 
 impl Timeline for Handle {
     fn step(&mut self, state: &State, point: Point, began: Time) {
+        // Nothing that a law is about changes when a modelled function is called.
+        if matches!(point, Point::Call | Point::Return) {
+            return;
+        }
         let watch = &mut *self.0.borrow_mut();
         watch.tail.step(state, point, began);
         watch.see(state, What::Step(point), began);

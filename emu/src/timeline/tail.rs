@@ -64,11 +64,13 @@ impl Lines {
 }
 
 impl Tail {
-    /// Keeps the last `most` lines of a machine that has not run yet.
+    /// Keeps the last `most` lines of a machine that has not run yet. With 0 the events are only
+    /// counted.
     pub fn new(arch: Arch, names: Names, most: usize) -> Tail {
         let empty = Lines { most, whole: VecDeque::new(), begun: Vec::new() };
         let lines = Rc::new(RefCell::new(empty));
-        let settings = Settings { format: Format::Text, range: Range::ALL, calls: false };
+        let range = if most == 0 { Range { from: u64::MAX, to: 0 } } else { Range::ALL };
+        let settings = Settings { format: Format::Text, range, calls: false };
         let teller = Teller::new(arch, settings, names, Box::new(Into(lines.clone())));
         Tail { teller, lines }
     }
