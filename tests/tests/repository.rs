@@ -112,7 +112,7 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     (
         "cli",
         &[
@@ -122,6 +122,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
             "grade",
             "truth",
             "deferred",
+            "laws",
             "timeline",
             "export",
             "symbols",
@@ -139,6 +140,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("show", &["symbols"]),
     ("truth", &["engine"]),
     ("export", &["symbols", "perf"]),
+    ("laws", &["timeline", "kernel", "perf"]),
     ("timeline", &["kernel", "perf", "numbers"]),
     ("deferred", &["kernel", "mem", "engine"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),

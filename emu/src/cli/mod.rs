@@ -18,7 +18,7 @@
 //! [`files`] opens what people name, [`world`] finds the guest, [`words`] keeps options in a
 //! recording, [`outcome`] compares what came of one, [`extract`] writes its files.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
-//! [`timeline`] is the run's story, [`columns`] lays out code beside unwind rows.
+//! [`timeline`] is the run's story, [`laws`] watches over it, [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
 
 pub mod check;
@@ -31,6 +31,7 @@ pub mod extract;
 pub mod files;
 pub mod grades;
 pub mod guests;
+pub mod laws;
 pub mod machine;
 pub mod merge;
 pub mod options;

@@ -112,6 +112,7 @@ pub fn run(
         world: options.world,
         machine: options.machine,
         help: None,
+        laws: false,
         command: options.command,
     };
     let destination = match options.output.output {

@@ -108,6 +108,7 @@ pub fn run(
         world: WorldOptions { root: None, env: Vec::new() },
         machine: kept.machine,
         help: None,
+        laws: false,
         command: Vec::new(),
     };
     let destination = Destination::new(&options.output);

@@ -169,6 +169,7 @@ fn replay(recording: &std::sync::Arc<Recording>, stop: &Stop) -> Result<Option<V
         world: WorldOptions { root: None, env: Vec::new() },
         machine: kept.machine,
         help: None,
+        laws: false,
         command: Vec::new(),
     };
     let (world, replayer) = world(recording, None);
