@@ -6,11 +6,11 @@
 //!                                                                 │ system call, fault, overflow
 //!      kernel: entry ─► system call / fault / IRQ / NMI ─► exit ◄─┘
 //!        ├─► perf: overflow ─► callchain ─► record ─► export: perf.data, folded, script
-//!        └─► timeline: every step in words
+//!        └─► timeline: every step in words ─► laws: what holds at every step
 //! ```
 //!
 //! One concept a folder; dependencies point downwards in this list:
-//! [`cli`] → [`show`] / [`export`] / [`deferred`] / [`timeline`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
+//! [`cli`] → [`show`] / [`export`] / [`deferred`] / [`laws`] → [`timeline`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
 //! `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
 
 pub mod cli;
@@ -20,6 +20,7 @@ pub mod explain;
 pub mod export;
 pub mod grade;
 pub mod kernel;
+pub mod laws;
 pub mod loader;
 pub mod mem;
 pub mod perf;

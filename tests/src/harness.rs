@@ -1,6 +1,9 @@
 //! Runs a guest in this process, through the library.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arch::Arch;
@@ -11,6 +14,8 @@ use emu::kernel::task::Ending;
 use emu::kernel::unwind::Unwind;
 use emu::kernel::vfs::{Node, OpenFile};
 use emu::kernel::{Kernel, State, run, symbols};
+use emu::laws::report::Counts;
+use emu::laws::{Handle, Settings};
 use emu::perf::event::{self, Defaults};
 use emu::perf::pmu::Counter;
 use emu::perf::record::{EventKind, Rate, Record, Sample, Session};
@@ -65,6 +70,8 @@ pub struct Outcome {
     pub ending: Ending,
     /// Names of things that are not supported and were asked for.
     pub unsupported: Vec<String>,
+    /// The laws that were watched, and what hazards made of them.
+    pub laws: Counts,
 }
 
 impl Harness {
@@ -176,7 +183,7 @@ impl Harness {
         self
     }
 
-    /// Runs of millions of samples are quicker without a check of the laws at each.
+    /// Runs of millions of samples are quicker if nobody watches the laws at each step.
     pub fn without_laws(mut self) -> Harness {
         self.check_laws = false;
         self
@@ -220,13 +227,19 @@ impl Harness {
         let what = format!("{} {} on {}", self.host.display(), self.args.join(" "), self.arch);
         let kernel = self.start(&what);
         kernel.with(prepare);
-        let ending = run::run(&kernel, &AtomicBool::new(false), |records| {
+        let stop = Arc::default();
+        let watch = self.check_laws.then(|| LawWatch::start(&kernel, Arc::clone(&stop), 0));
+        let ending = run::run(&kernel, &stop, |records| {
             if self.check_laws {
                 kernel.with(|s| laws::check_user_mode(s));
             }
             records.iter().for_each(|r| see(&kernel, r));
             Ok::<(), std::convert::Infallible>(())
         });
+        let laws = watch.as_ref().map(|w| w.handle.counts()).unwrap_or_default();
+        if let Some(law) = watch.and_then(|w| w.handle.fatal()) {
+            panic!("{what}: {law}\n{}", self.story_of_a_break(&what));
+        }
         kernel.with(|s| Outcome {
             session: s.perf.session.clone(),
             records: Vec::new(),
@@ -234,7 +247,18 @@ impl Harness {
             stats: s.stats,
             ending: ending.unwrap_or_else(|e| panic!("{what}: {e}")),
             unsupported: s.unsupported.keys().cloned().collect(),
+            laws,
         })
+    }
+
+    /// Runs again, unless it was prepared as before, for the timeline before a break.
+    fn story_of_a_break(&self, what: &str) -> String {
+        let kernel = self.start(what);
+        let stop = Arc::default();
+        let watch = LawWatch::start(&kernel, Arc::clone(&stop), 20);
+        let ending = run::run(&kernel, &stop, |_| Ok::<(), std::convert::Infallible>(()));
+        drop(ending);
+        watch.told.take()
     }
 
     /// The machine with the guest loaded, before its first instruction; `what` names the run
@@ -292,6 +316,24 @@ impl Harness {
             state.vfs.fds.replace(fd, null, false, 3).unwrap_or_else(|e| panic!("{what}: {e}"));
         }
         Kernel::new(state)
+    }
+}
+
+/// The laws of a run, and what was said about the last of them that was broken.
+struct LawWatch {
+    handle: Handle,
+    told: Rc<RefCell<String>>,
+}
+
+impl LawWatch {
+    /// `lines` of the timeline are told with a break.
+    fn start(kernel: &Kernel, stop: Arc<AtomicBool>, lines: usize) -> LawWatch {
+        let told: Rc<RefCell<String>> = Rc::default();
+        let text = told.clone();
+        let tell = move |new: &str| new.clone_into(&mut text.borrow_mut());
+        let names = |pc| format!("{pc:#x}");
+        let settings = Settings { lines, names: Box::new(names), stop, tell: Box::new(tell) };
+        LawWatch { handle: kernel.with(|s| Handle::start(s, settings)), told }
     }
 }
 

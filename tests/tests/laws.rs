@@ -1,17 +1,24 @@
-//! Laws of sampling. `tests::laws` checks most of them after every run of the harness: a
-//! clean return to user mode, time that goes on, chains of the right shape within their
-//! budget, periods that add up. Here are runs that strain them, and those that two runs
-//! take to see.
+//! Laws. `emu::laws` watches those of the kernel at every step of every run of the harness,
+//! and `tests::laws` checks others after it: a clean return to user mode, time that goes on,
+//! chains of the right shape, periods that add up. Here are runs that strain them, those that
+//! break one as a known hazard does, designs that keep them not, and what two runs take to see.
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use arch::Arch;
+use arch::{Arch, Errno};
 use emu::kernel::state::{PmuIrq, Stats};
-use emu::kernel::{Point, symbols};
-use emu::perf::record::{CpuMode, EventKind, context};
-use tests::harness::Harness;
+use emu::kernel::step::Path;
+use emu::kernel::task_work::TaskWork;
+use emu::kernel::unwind::{Clock, Design, Requested, Tracer, WorkId};
+use emu::kernel::{Kernel, Point, State, symbols};
+use emu::laws::hazard::Hazard;
+use emu::perf::record::{CpuMode, EventKind, Record, context};
+use tests::harness::{Harness, Outcome};
+use tests::program::{emu, finish};
+use tests::scratch;
 
 const TRACEPOINTS: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
 const ALL: &str = "cycles,instructions,branches,cpu-clock,page-faults,context-switches,\
@@ -214,4 +221,253 @@ fn the_clock_samples_user_and_kernel() {
             assert!((15_000..25_000).contains(&apart), "{apart} on {arch}");
         }
     }
+}
+
+const DESIGNS: [&str; 4] = ["mask", "cookie", "timestamp", "per-work"];
+
+/// Ways to sample that bring requests from NMIs, interrupts and software events.
+const DEFERRED: [(&str, u64); 5] = [
+    ("cycles", 401),
+    ("cycles", 1013),
+    ("cpu-clock,page-faults", 10_007),
+    ("page-faults,raw_syscalls:sys_enter,raw_syscalls:sys_exit", 1),
+    ("signal:signal_generate,signal:signal_deliver,cycles:u", 3),
+];
+
+/// The general laws and, but for known hazards, the others: of each design, of either way to
+/// interrupt. Some hazards are sure to be there.
+#[test]
+fn every_design_keeps_the_laws() {
+    let mut explained: BTreeMap<(&str, u8, Hazard), u64> = BTreeMap::new();
+    for (guest, args) in SHORT_RUNS.into_iter().chain([("hello", &[] as &[&str])]) {
+        for design in DESIGNS {
+            for (events, period) in DEFERRED {
+                for how in [PmuIrq::Nmi, PmuIrq::Irq] {
+                    let harness = Harness::new(Arch::X86_64, guest).args(args).pmu_irq(how);
+                    let outcome = harness.events(events, period).deferred(design).run();
+                    assert!(outcome.laws.watched >= 22, "{}", outcome.laws.summary());
+                    for ((law, hazard), count) in outcome.laws.explained {
+                        *explained.entry((design, law, hazard)).or_default() += count;
+                    }
+                }
+            }
+        }
+    }
+    for expected in [
+        ("mask", 12, Hazard::H4),
+        ("mask", 15, Hazard::H4),
+        ("mask", 20, Hazard::H11),
+        ("mask", 37, Hazard::H2),
+        ("cookie", 36, Hazard::Again),
+        ("timestamp", 36, Hazard::Again),
+        ("per-work", 36, Hazard::Again),
+    ] {
+        assert!(explained.contains_key(&expected), "{expected:?} is not in {explained:?}");
+    }
+    // Designs without requests from NMIs have none of their hazards.
+    let nmi = [Hazard::H1, Hazard::H4];
+    assert!(explained.keys().all(|(d, _, h)| *d == "mask" || !nmi.contains(h)), "{explained:?}");
+}
+
+/// The same of guests with SFrame sections, on both architectures.
+#[test]
+fn sframe_keeps_the_laws() {
+    for arch in Arch::ALL {
+        for (events, period) in [("cycles", 701), ("cpu-clock,page-faults", 5003)] {
+            let harness = Harness::new(arch, "lab-recursion-v3").events(events, period);
+            let outcome = harness.sframe().run();
+            assert!(outcome.samples().count() > 20, "{arch} {events}");
+        }
+    }
+}
+
+/// Static guests of the catalogue at a long period, sampled at once and later.
+#[test]
+fn guests_keep_the_laws() {
+    for guest in ["recursion", "qsort", "memory", "signals", "syscalls", "golden-fp", "demo"] {
+        for arch in Arch::ALL {
+            Harness::new(arch, guest).events("cycles,page-faults", 20_011).run();
+        }
+        Harness::new(Arch::X86_64, guest).events("cycles", 20_011).deferred("mask").run();
+    }
+}
+
+/// How often a law was broken for this reason.
+fn explained(outcome: &Outcome, law: u8, hazard: Hazard) -> u64 {
+    outcome.laws.explained.get(&(law, hazard)).copied().unwrap_or(0)
+}
+
+fn cookie_of(record: &Record) -> Option<u64> {
+    match record {
+        Record::CallchainDeferred { cookie, .. } => Some(*cookie),
+        _ => None,
+    }
+}
+
+/// An NMI between R3 and R4 (H1): its cookie is erased, and the record has 0 in its place.
+#[test]
+fn a_cookie_that_is_erased() {
+    let outcome =
+        Harness::new(Arch::X86_64, "syscalls").events("cycles", 700).deferred("mask").run();
+    let zeros = outcome.records.iter().filter(|r| cookie_of(r) == Some(0)).count() as u64;
+    assert!(zeros > 0);
+    assert_eq!(explained(&outcome, 11, Hazard::H1), zeros, "{}", outcome.laws.summary());
+    assert_eq!(explained(&outcome, 15, Hazard::H1), zeros, "{}", outcome.laws.summary());
+    assert!(explained(&outcome, 37, Hazard::H2) > 0, "{}", outcome.laws.summary());
+}
+
+/// A pending stack at the task's end has no record (E-17).
+#[test]
+fn a_stack_without_a_record() {
+    let outcome = Harness::new(Arch::X86_64, "hello")
+        .events("raw_syscalls:sys_enter", 1)
+        .deferred("mask")
+        .run();
+    assert_eq!(explained(&outcome, 36, Hazard::TornDown), 1, "{}", outcome.laws.summary());
+}
+
+/// With a clock that ticks every 4 ms entries share their timestamp (RV1), and one stamp has
+/// several records.
+#[test]
+fn a_coarse_clock() {
+    let harness = Harness::new(Arch::X86_64, "golden-fp").args(&["sys", "3"]);
+    let harness = harness.events("raw_syscalls:sys_enter", 1).deferred("timestamp");
+    let coarse = Clock { granularity: 4_000_000, start: 7 };
+    let outcome = harness.run_prepared(|s| s.unwind.clock = coarse, |_, _| {});
+    assert!(explained(&outcome, 36, Hazard::CoarseClock) > 0, "{}", outcome.laws.summary());
+    let fine = harness.run();
+    assert_eq!(explained(&fine, 36, Hazard::CoarseClock), 0, "{}", fine.laws.summary());
+}
+
+/// A design that is another one under a name.
+#[derive(Debug)]
+struct Mutant {
+    name: &'static str,
+    design: Rc<dyn Design>,
+    /// X5 does nothing.
+    forgets: bool,
+}
+
+impl Mutant {
+    fn run(name: &'static str, design: &str, forgets: bool) -> Outcome {
+        let design = emu::deferred::by_name(design).unwrap();
+        let mutant = Mutant { name, design, forgets };
+        let harness = Harness::new(Arch::X86_64, "hello").events("cycles", 400).deferred(name);
+        harness.run_prepared(|s| s.unwind.design = Rc::new(mutant), |_, _| {})
+    }
+}
+
+impl Design for Mutant {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn request<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, Requested> {
+        self.design.request(k, work)
+    }
+
+    fn task_work<'a>(&'a self, k: &'a Kernel, item: TaskWork) -> Path<'a, ()> {
+        self.design.task_work(k, item)
+    }
+
+    fn begin_reset(&self, state: &mut State) -> bool {
+        !self.forgets && self.design.begin_reset(state)
+    }
+
+    fn reset<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()> {
+        self.design.reset(k)
+    }
+
+    fn exit_flush<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()> {
+        self.design.exit_flush(k)
+    }
+
+    fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
+        self.design.init(k, tracer)
+    }
+}
+
+/// A mutant that does nothing else keeps all laws.
+#[test]
+fn a_design_in_disguise() {
+    Mutant::run("mask", "mask", false);
+}
+
+#[test]
+#[should_panic(expected = "LAW-15 is broken, at event")]
+fn a_reset_that_is_forgotten() {
+    Mutant::run("mask", "mask", true);
+}
+
+#[test]
+#[should_panic(expected = "LAW-18 is broken, at event")]
+fn an_nmi_that_is_not_refused() {
+    Mutant::run("cookie", "mask", false);
+}
+
+#[test]
+#[should_panic(expected = "LAW-24 is broken, at event")]
+fn an_exit_without_its_store() {
+    Mutant::run("timestamp", "cookie", false);
+}
+
+/// `emu run --laws`: what is told, and that nothing else changes.
+#[test]
+fn the_option() {
+    let dir = scratch("laws");
+    let words = ["--format", "script", "--call-graph", "fp,defer", "-c", "400", "hello"];
+    let run = |name: &str, more: &[&str]| {
+        let profile = dir.join(name);
+        let file = profile.display().to_string();
+        let finished = finish(&mut emu(&[&["run", "-q", "-o", &file], more, &words].concat()));
+        assert_eq!(finished.status, 0, "{}", finished.stderr);
+        (std::fs::read(profile).unwrap(), finished)
+    };
+    let (plain, without) = run("plain", &[]);
+    let (watched, with) = run("watched", &["--laws"]);
+    assert!(!plain.is_empty() && plain == watched);
+    assert_eq!((&*without.stderr, without.stdout), ("", with.stdout));
+    let last = with.stderr.lines().last().unwrap();
+    assert!(last.starts_with("laws: ") && last.contains(" watched, 0 broken, "), "{last}");
+    assert!(last.contains("LAW-37 by H2 2 times"), "{last}");
+    let breaks = with.stderr.lines().filter(|l| l.starts_with("emu: LAW-"));
+    assert!(breaks.clone().all(|l| l.contains(" (X) is broken, explained by ")), "{}", with.stderr);
+    // The second break of a kind is only counted.
+    let late = breaks.filter(|l| l.contains("LAW-37")).count();
+    assert_eq!(late, 1, "{}", with.stderr);
+    // The lines before a break are those of the timeline.
+    let (_, story) = run("story", &["--timeline", "--laws"]);
+    let lines: BTreeSet<&str> = story.stdout.lines().collect();
+    let told = with.stderr.lines().filter(|l| l.starts_with("  ") && l.contains("   1000  "));
+    let told: Vec<&str> = told.map(|l| &l[2..]).collect();
+    assert!(told.len() >= 40, "{}", with.stderr);
+    assert!(told.iter().all(|l| lines.contains(l)), "{}", with.stderr);
+}
+
+/// LAW-35 in the file: size = 24 + 8 × addresses + trailer.
+#[test]
+fn records_have_their_size() {
+    let dir = scratch("laws-size");
+    let profile = dir.join("perf.data");
+    let file = profile.display().to_string();
+    let words = ["run", "-q", "-o", &file, "--call-graph", "fp,defer", "-c", "5003", "recursion"];
+    assert_eq!(finish(&mut emu(&words)).status, 0);
+    let bytes = std::fs::read(&profile).unwrap();
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    // perf_file_header: attrs at 24, data at 40; sample_type at 24 of an attr.
+    let (attr, data, end) = (word(24) as usize, word(40) as usize, (word(40) + word(48)) as usize);
+    let sample_type = word(attr + 24);
+    // TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER: a word each.
+    let trailer = [1, 2, 6, 9, 7, 16].iter().filter(|b| sample_type >> *b & 1 != 0).count() * 8;
+    let (mut at, mut found) = (data, 0);
+    while at < end {
+        let (kind, size) = (word(at) as u32, (word(at) >> 48) as usize);
+        assert!(size >= 8 && size.is_multiple_of(8), "{size} at {at}");
+        if kind == 22 {
+            assert_eq!(size, 24 + 8 * word(at + 16) as usize + trailer, "at {at}");
+            found += 1;
+        }
+        at += size;
+    }
+    assert!(found > 20 && at == end, "{found}");
 }

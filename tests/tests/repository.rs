@@ -111,12 +111,12 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     (
         "cli",
         &[
-            "explain", "show", "grade", "truth", "deferred", "timeline", "export", "symbols",
-            "kernel", "perf", "loader", "mem", "engine",
+            "explain", "show", "grade", "truth", "deferred", "laws", "timeline", "export",
+            "symbols", "kernel", "perf", "loader", "mem", "engine",
         ],
     ),
     ("explain", &["grade", "show", "truth", "symbols"]),
@@ -124,6 +124,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("show", &["symbols"]),
     ("truth", &["engine"]),
     ("export", &["symbols", "perf"]),
+    ("laws", &["timeline", "kernel", "perf"]),
     ("timeline", &["kernel", "perf"]),
     ("deferred", &["kernel", "mem", "engine"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),

@@ -26,6 +26,7 @@ pub mod explain;
 pub mod files;
 pub mod grades;
 pub mod guests;
+pub mod laws;
 pub mod machine;
 pub mod merge;
 pub mod options;

@@ -137,7 +137,9 @@ Examples:
   emu run -e cycles:u,branches -c 100k bench  two events with fixed periods
   emu run --format folded -o - demo           folded stacks on standard output
   emu run -o - bench | perf report -i -       straight into perf
-  emu run --timeline=1..40 hello              the kernel's first forty events, step by step"
+  emu run --timeline=1..40 hello              the kernel's first forty events, step by step
+  emu run --laws --call-graph fp,defer -c 700 syscalls
+                                              known flaws of deferred unwinding, as they happen"
 )]
 pub struct RunOptions {
     /// See [`SamplingOptions`].
@@ -149,6 +151,11 @@ pub struct RunOptions {
     /// See [`TimelineOptions`].
     #[command(flatten)]
     pub timeline: TimelineOptions,
+    /// Watch the laws that the modelled kernel has to keep, at every step. A break is told on
+    /// standard error, with the timeline before it; one that no known hazard of the design
+    /// explains ends the run with status 125
+    #[arg(long, help_heading = "Timeline")]
+    pub laws: bool,
     /// See [`WorldOptions`].
     #[command(flatten)]
     pub world: WorldOptions,

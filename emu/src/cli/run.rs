@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::cli::death::{Death, Report};
 use crate::cli::files;
 use crate::cli::grades;
+use crate::cli::laws;
 use crate::cli::machine::{Setup, Stop, exit_status, failure_of};
 use crate::cli::merge;
 use crate::cli::options::{CallGraph, RunOptions};
@@ -66,6 +67,7 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let timeline = options.timeline.start(&mut state, &destination, &mut images)?;
     let mut profile = Recorder::open(format, options.sampling.merge, &state, output)?;
     let stop = Stop::on_signals()?;
+    let laws = options.laws.then(|| laws::start(&mut state, &mut images, &stop));
     let kernel = Kernel::new(state);
     let outcome = run::run(&kernel, &stop.flag, |records| profile.take(records));
     let finished = profile.sink.sink().finish();
@@ -79,8 +81,12 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
 
     kernel.with(|state| {
         let shown = profile_of(format, &destination, finished.is_ok(), state.vfs.tree.root());
-        report(state, options, &world, &outcome, shown, &mut profile.tally);
+        let broken = laws.as_ref().is_some_and(|l| l.fatal().is_some());
+        report(state, options, &world, &outcome, broken, shown, &mut profile.tally);
     });
+    if let Some(laws) = &laws {
+        to_stderr(&format!("\n{}\n", laws.counts().summary()));
+    }
     if let Profiled::Merged(merging) = &profile.sink {
         to_stderr(&format!("\n{}\n", merge::summary(merging.report())));
     }
@@ -102,6 +108,9 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let ending = outcome.map_err(failure_of)?;
     finished.and(kallsyms)?;
     told?;
+    if let Some(law) = laws.and_then(|l| l.fatal()) {
+        return Err(laws::failure(&law));
+    }
     if let (Some(watch), Some(file)) = (&watch, destination.beside(truth_of)) {
         watch.finish().map_err(|e| truth_failure(&file, &e))?;
     }
@@ -191,6 +200,7 @@ fn report(
     options: &RunOptions,
     world: &World,
     outcome: &Result<Ending, RunError<ExportError>>,
+    broken: bool,
     profile: Profile,
     tally: &mut Tally,
 ) {
@@ -216,6 +226,7 @@ fn report(
     }
     if !options.output.quiet {
         let ending = match outcome {
+            Ok(Ending::Interrupted) if broken => "was stopped at a broken law".to_owned(),
             Ok(ending) => ending_words(*ending),
             Err(RunError::Emit(e)) if is_broken_pipe(e) => {
                 "was stopped when the profile's reader went away".to_owned()

@@ -20,7 +20,36 @@ pub trait Timeline: std::fmt::Debug {
     fn answered(&mut self, state: &State, work: WorkId, answer: Requested);
 }
 
+/// Two listeners as one.
+#[derive(Debug)]
+struct Both(Box<dyn Timeline>, Box<dyn Timeline>);
+
+impl Timeline for Both {
+    fn step(&mut self, state: &State, point: Point, began: Time) {
+        self.0.step(state, point, began);
+        self.1.step(state, point, began);
+    }
+
+    fn user(&mut self, state: &State, began: Time, retired: u64) {
+        self.0.user(state, began, retired);
+        self.1.user(state, began, retired);
+    }
+
+    fn answered(&mut self, state: &State, work: WorkId, answer: Requested) {
+        self.0.answered(state, work, answer);
+        self.1.answered(state, work, answer);
+    }
+}
+
 impl State {
+    /// `listener` is told from now on, after those that already are.
+    pub fn listen(&mut self, listener: Box<dyn Timeline>) {
+        self.timeline = Some(match self.timeline.take() {
+            Some(first) => Box::new(Both(first, listener)),
+            None => listener,
+        });
+    }
+
     /// Tells of a step; out of line, since every step is a place that calls it.
     #[cold]
     pub fn tell_step(&mut self, point: Point, began: Time) {

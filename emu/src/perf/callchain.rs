@@ -12,7 +12,7 @@ use crate::perf::record::context;
 /// `sysctl kernel.perf_event_max_stack`
 pub const MAX_STACK: u16 = 127;
 /// `sysctl kernel.perf_event_max_contexts_per_stack`
-const MAX_CONTEXTS: u32 = 8;
+pub const MAX_CONTEXTS: u32 = 8;
 
 /// A callchain entry being filled (`struct perf_callchain_entry_ctx`).
 #[derive(Debug)]

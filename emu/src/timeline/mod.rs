@@ -12,10 +12,12 @@
 //!
 //! * [`facts`]: the state that steps change. * [`words`]: a step in words.
 //! * [`range`]: which events. * [`text`], [`chrome`]: the formats.
+//! * [`tail`]: the last lines, for whoever finds something wrong.
 
 pub mod chrome;
 pub mod facts;
 pub mod range;
+pub mod tail;
 pub mod text;
 pub mod words;
 
@@ -148,7 +150,7 @@ impl Handle {
         out: Box<dyn Write>,
     ) -> Handle {
         let teller = Rc::new(RefCell::new(Teller::new(state.arch, settings, names, out)));
-        state.timeline = Some(Box::new(Handle(teller.clone())));
+        state.listen(Box::new(Handle(teller.clone())));
         Handle(teller)
     }
 

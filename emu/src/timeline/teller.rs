@@ -135,7 +135,7 @@ impl Timeline for Handle {
     }
 }
 
-impl Teller {
+impl Timeline for Teller {
     fn step(&mut self, state: &State, point: Point, began: Time) {
         let (old, new, before) = self.turn(state, |depth| match point {
             Point::EntryRaw => 1,
@@ -175,11 +175,6 @@ impl Teller {
         self.line(&line);
     }
 
-    /// The trace format draws every function.
-    fn wants_calls(&self) -> bool {
-        self.failed.is_none() && (self.calls || self.writer.draws_calls())
-    }
-
     fn user(&mut self, state: &State, began: Time, retired: u64) {
         self.turn(state, |_| 0);
         if retired == 0 {
@@ -211,6 +206,13 @@ impl Teller {
             ..blank(state, state.cpu.clock)
         };
         self.line(&line);
+    }
+}
+
+impl Teller {
+    /// The trace format draws every function.
+    fn wants_calls(&self) -> bool {
+        self.failed.is_none() && (self.calls || self.writer.draws_calls())
     }
 }
 

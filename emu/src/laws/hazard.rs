@@ -1,0 +1,129 @@
+//! Known flaws of the designs, recognised when they happen.
+//!
+//! A hazard is an interleaving, not an excuse: it is noted at the event that completes it,
+//! with the cookie and the tracer that it is about, and explains a break of these alone.
+
+use std::collections::VecDeque;
+
+use crate::kernel::unwind::WorkId;
+
+/// Which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Hazard {
+    /// Between R3 and R4.
+    H1,
+    /// After the callback.
+    H2,
+    /// After a callback in the middle of a system call.
+    H3,
+    /// An NMI in the tail of the exit.
+    H4,
+    /// The queue refused.
+    H6,
+    /// A cancelled work asks.
+    H7,
+    /// The user registers were changed.
+    H11,
+    /// A work that was refused a bit asks.
+    H14,
+    /// No NMI, in the tail of the exit.
+    H18,
+    /// The tracer went away.
+    Cancelled,
+    /// Designs without a mask: asked again after the callbacks.
+    Again,
+    /// The clock did not tick.
+    CoarseClock,
+    /// The task's events were gone before its stack.
+    TornDown,
+}
+
+impl Hazard {
+    /// Its number in the specification, or its rule's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Hazard::H1 => "H1",
+            Hazard::H2 => "H2",
+            Hazard::H3 => "H3",
+            Hazard::H4 => "H4",
+            Hazard::H6 => "H6",
+            Hazard::H7 => "H7",
+            Hazard::H11 => "H11",
+            Hazard::H14 => "H14",
+            Hazard::H18 => "H18",
+            Hazard::Cancelled => "cancel",
+            Hazard::Again => "RV12",
+            Hazard::CoarseClock => "RV1",
+            Hazard::TornDown => "E-17",
+        }
+    }
+
+    /// What happened.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Hazard::H1 => {
+                "an NMI asked between R3 and R4: it got the old cookie, which R4 then erased"
+            }
+            Hazard::H2 => "a tracer that had been called asked again before the reset",
+            Hazard::H3 => {
+                "task work ran in the middle of a system call, and the tracer asked again"
+            }
+            Hazard::H4 => {
+                "an NMI asked after the work bits were read for the last time: what it asked for \
+                 is done in the next entry, under this one's name"
+            }
+            Hazard::H6 => "task work was refused: the mask was wiped and the cookie kept",
+            Hazard::H7 => "a cancelled work asked: a bit of -1 is bit 63",
+            Hazard::H11 => {
+                "the registers with which the task will go on were changed in the kernel: by a \
+                 signal, its return, a restart or exec"
+            }
+            Hazard::H14 => "a work asked that had been refused a bit: 0 is the bit of PENDING",
+            Hazard::H18 => {
+                "a request outside NMI after the work bits were read for the last time: nothing \
+                 brings the task back"
+            }
+            Hazard::Cancelled => "the tracer was cancelled after it had asked",
+            Hazard::Again => "a request after the callbacks queues them all again",
+            Hazard::CoarseClock => "the clock showed the same at two entries",
+            Hazard::TornDown => "the task's events were torn down before its stack was captured",
+        }
+    }
+}
+
+/// One that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// Which.
+    pub hazard: Hazard,
+    /// At which event.
+    pub event: u64,
+    /// The entry in which it did, by number.
+    pub entry: u64,
+    /// About this stack; 0: about none in particular.
+    pub cookie: u64,
+    /// On behalf of this tracer.
+    pub work: Option<WorkId>,
+}
+
+/// The last ones of a task.
+#[derive(Clone, Debug, Default)]
+pub struct Hazards(VecDeque<Happened>);
+
+/// Nothing looks further back than two entries.
+const KEPT: usize = 64;
+
+impl Hazards {
+    /// Notes one.
+    pub fn push(&mut self, happened: Happened) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(happened);
+    }
+
+    /// The newest of `hazards` that fits.
+    pub fn find(&self, hazards: &[Hazard], fits: impl Fn(&Happened) -> bool) -> Option<Happened> {
+        self.0.iter().rev().find(|h| hazards.contains(&h.hazard) && fits(h)).copied()
+    }
+}

@@ -1,0 +1,101 @@
+//! What the merger makes of samples and stacks.
+
+use std::collections::BTreeMap;
+
+use crate::laws::law::{ALL_G, Law};
+use crate::laws::moment::Moment;
+use crate::laws::monitor::Monitor;
+use crate::laws::report::Broken;
+use crate::perf::merge::{Stream, cookie};
+use crate::perf::record::{Record, context};
+
+/// See its words.
+pub const LENGTH: Law = Law {
+    number: 47,
+    words: "merged length = original length - 1 + addresses of the record; the part has its \
+            marker (USER, as in a chain that was never deferred), the cookie is gone",
+    levels: ALL_G,
+};
+
+/// [`LENGTH`]: the records go through a merger of the monitor's own.
+#[derive(Debug, Default)]
+pub struct Length {
+    stream: Stream<Original>,
+    /// The newest stacks of each thread: cookie and addresses.
+    stacks: BTreeMap<u32, Vec<(u64, Vec<u64>)>>,
+}
+
+/// A sample as it was.
+#[derive(Debug)]
+struct Original {
+    tid: u32,
+    chain: Vec<u64>,
+}
+
+/// Stacks of a thread that a sample which leaves the merger may have got.
+const KEPT: usize = 16;
+
+impl Monitor for Length {
+    fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
+        for record in m.now.records {
+            match record {
+                Record::Sample(s) if cookie(&s.callchain).is_some() => {
+                    let original = Original { tid: s.tid, chain: s.callchain.clone() };
+                    self.stream.sample(original, s.tid, s.time, &s.callchain);
+                }
+                Record::CallchainDeferred { tid, time, cookie, ips, .. } => {
+                    let stacks = self.stacks.entry(*tid).or_default();
+                    if stacks.len() == KEPT {
+                        stacks.remove(0);
+                    }
+                    stacks.push((*cookie, ips.clone()));
+                    self.stream.stack(*tid, *time, *cookie, ips.clone());
+                }
+                Record::Exit { tid, .. } => drop(self.stacks.remove(tid)),
+                _ => {}
+            }
+        }
+        while let Some((original, merged)) = self.stream.next() {
+            let stacks = self.stacks.get(&original.tid).map_or(&[][..], |s| s);
+            if !merged.as_ref().is_some_and(|merged| keeps(&original.chain, merged, stacks)) {
+                let chain = &original.chain;
+                found.push(Broken::new(format!("{chain:x?} becomes {merged:x?}")));
+            }
+        }
+    }
+}
+
+/// Whether the chain is the original with the addresses of a stack of its cookie, or none, in the
+/// cookie's place.
+fn keeps(original: &[u64], merged: &[u64], stacks: &[(u64, Vec<u64>)]) -> bool {
+    let Some((cookie, kept)) = original.split_last() else { return false };
+    let Some((_, kept)) = kept.split_last() else { return false };
+    let Some(rest) = merged.strip_prefix(kept) else { return false };
+    let Some((&context::USER, addresses)) = rest.split_first() else { return false };
+    let is_one = |(of, ips): &(u64, Vec<u64>)| of == cookie && ips == addresses;
+    addresses.is_empty() || stacks.iter().any(is_one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::keeps;
+    use crate::perf::record::context::{KERNEL, USER, USER_DEFERRED};
+
+    #[test]
+    fn what_a_merged_chain_keeps() {
+        let original = [KERNEL, 1, USER_DEFERRED, 7];
+        let stacks = [(7, vec![2, 3]), (9, vec![4])];
+        assert!(keeps(&original, &[KERNEL, 1, USER, 2, 3], &stacks));
+        assert!(keeps(&original, &[KERNEL, 1, USER], &stacks), "no stack came");
+        for wrong in [
+            &[KERNEL, 1, USER, 2][..],
+            &[KERNEL, 1, USER, 4],
+            &[KERNEL, 1, 2, 3],
+            &[KERNEL, 1, USER, 7, 2, 3],
+            &[KERNEL, 1, USER_DEFERRED, 2, 3],
+            &[KERNEL, 5, USER, 2, 3],
+        ] {
+            assert!(!keeps(&original, wrong, &stacks), "{wrong:x?}");
+        }
+    }
+}

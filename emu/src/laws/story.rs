@@ -1,0 +1,294 @@
+//! What led to a moment, for each task: the interrupts that it is in, what was asked for and
+//! given since the last reset, and the hazards that happened on the way.
+
+use arch::{Arch, Errno};
+
+use crate::kernel::Point;
+use crate::kernel::unwind::{PERF, Requested, WorkId};
+use crate::laws::hazard::{Happened, Hazard, Hazards};
+use crate::laws::law::Mode;
+use crate::laws::moment::{CpuView, Machine, Now, TaskView, UserRegs, What, bits};
+
+/// A request that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// On behalf of whom.
+    pub work: WorkId,
+    /// What it was answered.
+    pub answer: Requested,
+    /// At which event.
+    pub event: u64,
+}
+
+/// A callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Of whom.
+    pub work: WorkId,
+    /// The stack's name.
+    pub cookie: u64,
+}
+
+/// A request that is going on: the state before its first step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The task was one whose request must be refused: ending, or without memory.
+    pub of_no_user: bool,
+    /// The context that asks.
+    pub level: u8,
+    /// The unwinder's state.
+    pub unwind: (u64, u64, bool, usize),
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct TaskStory {
+    /// Preempt counts of the contexts that interrupts of kernel code have interrupted.
+    pub nest: Vec<u32>,
+    /// Entries that ended with a way back to user mode through X5.
+    pub entry: u64,
+    /// What was asked for since the last reset that was done, once for each tracer and cookie.
+    pub asked: Vec<Asked>,
+    /// The callbacks since then.
+    pub called: Vec<Called>,
+    /// This moment's callback.
+    pub callback: Option<Called>,
+    /// Requests that go on, innermost last.
+    pub requests: Vec<Request>,
+    /// The one that was answered at this moment.
+    pub answered: Option<Request>,
+    /// Somebody asked at some time.
+    pub ever_asked: bool,
+    /// The work bits were read for the last time before the return to user mode.
+    pub tail: bool,
+    /// Bits that were set in the tail and may be.
+    pub late: u8,
+    /// An NMI of x86_64 has interrupted user mode.
+    pub from_nmi: bool,
+    /// X5 has begun.
+    pub at_x5: bool,
+    /// The task is being taken to its end: the deferred unwinder is flushed.
+    pub flush: bool,
+    /// What was noted.
+    pub hazards: Hazards,
+    /// R3 was done and R4 not yet.
+    window: bool,
+    /// The way out of a system call has begun, or there is none.
+    out: bool,
+    /// The cookie that callbacks are about to get.
+    cookie: u64,
+    /// The user registers when they were last seen in this entry.
+    user: Option<UserRegs>,
+    /// The last cookie of an earlier entry.
+    last: Option<(u64, u64)>,
+}
+
+/// First steps of requests.
+const REQUESTS: [Point; 4] =
+    [Point::RequestQ2, Point::TimestampRequest2, Point::CookieRequest2, Point::WorkRequest1];
+
+impl TaskStory {
+    /// Takes what happened, before the monitors see it.
+    pub fn begin(&mut self, machine: &Machine, cpu: &CpuView, task: &TaskView, now: &Now<'_>) {
+        (self.callback, self.answered) = (None, None);
+        match now.what {
+            What::Step(point) => self.step(machine, cpu, task, now, point),
+            What::Answer(work, answer) => self.answer(machine, now, work, answer),
+            What::User(_) => {}
+        }
+        if let (Some(before), Some(user)) = (self.user, now.user)
+            && before != user
+            && !self.asked.is_empty()
+        {
+            self.note(now, Hazard::H11, 0, None);
+        }
+        self.user = now.user.or(self.user);
+        self.cancels(now);
+    }
+
+    fn step(
+        &mut self,
+        machine: &Machine,
+        cpu: &CpuView,
+        task: &TaskView,
+        now: &Now<'_>,
+        point: Point,
+    ) {
+        match point {
+            Point::EntryRaw => {
+                (self.out, self.from_nmi, self.at_x5, self.user) = (false, false, false, None);
+            }
+            Point::EntryN7 | Point::NmiEnter | Point::IrqEnter if self.nest.is_empty() => {
+                self.out = true;
+                self.from_nmi = now.cpu.level == 3 && machine.arch == Arch::X86_64;
+            }
+            Point::IrqDeliver => self.nest.push(cpu.preempt_count),
+            Point::ExitX1 | Point::ExitX3 => {
+                (self.tail, self.late) = (bits(now.task.work) == 0 || now.task.ended, 0);
+            }
+            Point::ExitX5 => self.at_x5 = true,
+            Point::UnwindFlush => self.flush = true,
+            Point::ExitMm => self.flush = false,
+            Point::ExitPerf if task.waits() => self.note(now, Hazard::TornDown, task.id, None),
+            Point::ProcessP6 => self.cookie = now.task.id,
+            Point::DeferredOutput => {
+                let cookie = self.written(now).unwrap_or(self.cookie);
+                self.call(PERF, cookie);
+            }
+            Point::CallbackLog => {
+                if let Some(call) = now.calls.last() {
+                    self.call(call.work, call.cookie);
+                }
+            }
+            _ => {}
+        }
+        if REQUESTS.contains(&point) {
+            self.requests.push(Request {
+                of_no_user: task.exiting || !task.has_mm,
+                level: cpu.level,
+                unwind: task.unwind(),
+            });
+        }
+        let set = bits(now.task.work) & !bits(task.work);
+        // By an NMI, or by code of the tail itself that asks (E-3a).
+        if self.tail && (now.cpu.level == 3 || !self.requests.is_empty()) {
+            self.late |= set;
+        }
+    }
+
+    /// The cookie of the record that was written.
+    fn written(&self, now: &Now<'_>) -> Option<u64> {
+        use crate::perf::record::Record;
+        now.records.iter().find_map(|r| match r {
+            Record::CallchainDeferred { cookie, .. } => Some(*cookie),
+            _ => None,
+        })
+    }
+
+    fn call(&mut self, work: WorkId, cookie: u64) {
+        let called = Called { work, cookie };
+        self.callback = Some(called);
+        // Whether there is more than one is all that matters.
+        if self.calls_of(work) < 2 {
+            self.called.push(called);
+        }
+    }
+
+    fn answer(&mut self, machine: &Machine, now: &Now<'_>, work: WorkId, answer: Requested) {
+        self.answered = self.requests.pop();
+        let Requested { ret, cookie } = answer;
+        if ret < 0 {
+            let refused =
+                ret == Errno::EINVAL.to_ret() as i64 || ret == Errno::ENOSYS.to_ret() as i64;
+            if machine.mode == Mode::Mask && cookie != 0 && !refused {
+                self.note(now, Hazard::H6, cookie, Some(work));
+            }
+            return;
+        }
+        self.ever_asked = true;
+        if let Some(hazard) = self.hazard_of(machine, now, work, answer) {
+            self.note(now, hazard, cookie, Some(work));
+        }
+        if !self.asked.iter().any(|a| a.work == work && a.answer.cookie == cookie) {
+            self.asked.push(Asked { work, answer, event: now.event });
+        }
+        self.last = match self.last {
+            Some((_, entry)) if entry < self.entry => Some((cookie, self.entry)),
+            None => Some((cookie, self.entry)),
+            same => same,
+        };
+    }
+
+    /// The hazard that a granted request completes.
+    fn hazard_of(
+        &self,
+        machine: &Machine,
+        now: &Now<'_>,
+        work: WorkId,
+        answer: Requested,
+    ) -> Option<Hazard> {
+        let called = self.called.iter().any(|c| c.work == work);
+        if machine.mode != Mode::Mask {
+            let same = self.last.is_some_and(|(c, entry)| c == answer.cookie && entry < self.entry);
+            let clock = machine.mode == Mode::Timestamp && same;
+            return match clock {
+                true => Some(Hazard::CoarseClock),
+                false => called.then_some(Hazard::Again),
+            };
+        }
+        let bit = now.works.get(work.0 as usize).map_or(0, |w| w.bit);
+        let nmi = now.cpu.level == 3;
+        match () {
+            () if bit < 0 => Some(Hazard::H7),
+            () if bit == 0 => Some(Hazard::H14),
+            () if self.window && nmi => Some(Hazard::H1),
+            () if self.tail && answer.ret == 0 && nmi => Some(Hazard::H4),
+            () if self.tail && answer.ret == 0 => Some(Hazard::H18),
+            () if called && answer.ret > 0 && self.out => Some(Hazard::H2),
+            () if called && answer.ret > 0 => Some(Hazard::H3),
+            () => None,
+        }
+    }
+
+    /// A work that asked has lost its bit.
+    fn cancels(&mut self, now: &Now<'_>) {
+        for at in 0..self.asked.len() {
+            let Asked { work, answer, .. } = self.asked[at];
+            let gone = now.works.get(work.0 as usize).is_some_and(|w| w.bit < 0);
+            let known = |h: &Happened| h.work == Some(work) && h.entry == self.entry;
+            let kinds = [Hazard::Cancelled, Hazard::H7];
+            if gone && self.hazards.find(&kinds, known).is_none() {
+                self.note(now, Hazard::Cancelled, answer.cookie, Some(work));
+            }
+        }
+    }
+
+    fn note(&mut self, now: &Now<'_>, hazard: Hazard, cookie: u64, work: Option<WorkId>) {
+        let (event, entry) = (now.event, self.entry);
+        self.hazards.push(Happened { hazard, event, entry, cookie, work });
+    }
+
+    /// The newest of `hazards` in this entry or the one before it.
+    pub fn recent(&self, hazards: &[Hazard]) -> Option<Happened> {
+        self.hazards.find(hazards, |h| h.entry + 1 >= self.entry)
+    }
+
+    /// The newest of `hazards` that is about this stack.
+    pub fn about(&self, hazards: &[Hazard], cookie: u64) -> Option<Happened> {
+        self.hazards.find(hazards, |h| h.cookie == cookie)
+    }
+
+    /// Callbacks to `work` since the last reset.
+    pub fn calls_of(&self, work: WorkId) -> usize {
+        self.called.iter().filter(|c| c.work == work).count()
+    }
+
+    /// Whether this moment is the one at which a reset was done: what was asked for is over.
+    pub fn is_reset(&self, machine: &Machine, task: &TaskView, now: &Now<'_>) -> bool {
+        let What::Step(point) = now.what else { return false };
+        match (machine.mode, point) {
+            (Mode::Mask, Point::ResetR3) => task.mask != 0 && now.task.mask == 0,
+            (Mode::Mask, Point::ExitX5) => now.task.mask == 0,
+            (_, Point::ExitX5) => now.task.id == 0,
+            _ => false,
+        }
+    }
+
+    /// Takes what happened, after the monitors saw it.
+    pub fn end(&mut self, machine: &Machine, task: &TaskView, now: &Now<'_>) {
+        if self.is_reset(machine, task, now) {
+            self.window = now.what == What::Step(Point::ResetR3);
+            self.asked.clear();
+            self.called.clear();
+        }
+        match now.what {
+            What::Step(Point::ResetR4) => self.window = false,
+            What::Step(Point::IrqReturn) => drop(self.nest.pop()),
+            What::Step(Point::Leave) => {
+                self.entry += u64::from(self.at_x5);
+                (self.tail, self.at_x5, self.from_nmi, self.late) = (false, false, false, 0);
+            }
+            _ => {}
+        }
+    }
+}

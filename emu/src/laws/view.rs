@@ -1,0 +1,156 @@
+//! The machine as monitors see it.
+
+use unwinder::Memory;
+use unwinder::fp::{perf, unwind_user};
+
+use arch::{Arch, Regs};
+
+use crate::kernel::state::Cpu;
+use crate::kernel::task::Task;
+use crate::kernel::{Point, State};
+use crate::laws::moment::{Capture, CpuView, Now, TaskView, UserRegs, What};
+use crate::perf::record::Time;
+
+impl CpuView {
+    /// As it is now.
+    pub const fn of(cpu: &Cpu) -> CpuView {
+        CpuView {
+            id: cpu.id,
+            irqs_on: cpu.irqs_on,
+            preempt_count: cpu.preempt_count,
+            level: cpu.level(),
+            in_kernel: cpu.kernel.is_some(),
+            irq_work: cpu.irq_work.is_raised(),
+            counter: cpu.unwind_ctx_ctr,
+        }
+    }
+}
+
+impl TaskView {
+    /// As it is now.
+    pub fn of(task: &Task) -> TaskView {
+        let unwind = &task.unwind;
+        TaskView {
+            tid: task.tid,
+            exiting: task.exiting,
+            has_mm: task.has_mm,
+            ended: task.ending.is_some(),
+            work: task.work,
+            works: task.works.clone(),
+            mask: unwind.mask,
+            id: unwind.id,
+            pending: unwind.pending,
+            cache: unwind.cache.as_ref().map(|c| (c.entries.len(), c.completed)),
+        }
+    }
+}
+
+/// How much of the lists of records and callbacks, which are emptied from time to time, is new.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    records: usize,
+    calls: usize,
+    /// User registers are in the slot: after N1.
+    saved: bool,
+}
+
+impl Seen {
+    /// What happened, and what is new with it.
+    pub fn look<'a>(&mut self, state: &'a State, event: u64, what: What, began: Time) -> Now<'a> {
+        match what {
+            What::Step(Point::EntryRaw) => self.saved = false,
+            What::Step(Point::EntryN1) => self.saved = true,
+            _ => {}
+        }
+        let (records, calls) = (&state.perf.records, &state.unwind.calls);
+        let now = Now {
+            event,
+            what,
+            began,
+            ended: state.cpu.clock,
+            cpu: CpuView::of(&state.cpu),
+            task: TaskView::of(&state.task),
+            works: &state.unwind.works,
+            list: &state.unwind.list,
+            traversals: state.unwind.traversals,
+            exit_stores: state.unwind.exit_stores,
+            closed: state.perf.closed,
+            events: &state.perf.session.events,
+            records: records.get(self.records..).unwrap_or_default(),
+            calls: calls.get(self.calls..).unwrap_or_default(),
+            cache: state.task.unwind.cache.as_ref().map_or(&[], |c| &c.entries),
+            user: self.user(state, what),
+            capture: (what == What::Step(Point::CaptureC6)).then(|| capture(state)),
+        };
+        (self.records, self.calls) = (records.len(), calls.len());
+        now
+    }
+
+    /// The user registers at requests, at captures, and where they can have changed.
+    fn user(&self, state: &State, what: What) -> Option<UserRegs> {
+        let asked = state.task.unwind.id != 0;
+        let wanted = match what {
+            What::Answer(..) => true,
+            What::Step(Point::CaptureC4 | Point::CaptureC5) => true,
+            What::Step(Point::ExitSignal | Point::Body | Point::EntryN5) => asked,
+            _ => false,
+        };
+        // Before N1 the slot has those of the entry before (E-2).
+        let regs = || if self.saved { state.user_regs() } else { state.core.regs() };
+        wanted.then(|| UserRegs::of(&regs()))
+    }
+}
+
+impl UserRegs {
+    fn of(regs: &Regs) -> UserRegs {
+        UserRegs { pc: regs.pc, sp: regs.sp(), fp: regs.fp() }
+    }
+}
+
+/// The stack that is in the cache, and the same walked again.
+fn capture(state: &State) -> Capture {
+    let entries = state.task.unwind.cache.as_ref().map_or_else(Vec::new, |c| c.entries.clone());
+    if state.arch != Arch::X86_64 || state.unwind.sframe.is_some() {
+        return Capture { entries, ..Capture::default() };
+    }
+    let regs = state.user_regs();
+    let (frames, well_formed) = walk(UserRegs::of(&regs), &mut state.present());
+    let mut immediate = Vec::new();
+    perf::walk(&regs, false, &mut state.present(), &mut |ip| {
+        immediate.push(ip);
+        immediate.len() < unwind_user::MAX_ENTRIES
+    });
+    Capture { entries, frames: Some(frames), well_formed, immediate }
+}
+
+/// F1 to F7 of the specification, step by step; whether the chain ended at a 0.
+fn walk(regs: UserRegs, memory: &mut impl Memory) -> (Vec<(u64, u64)>, bool) {
+    let UserRegs { pc, mut sp, mut fp } = regs;
+    let mut frames = vec![(pc, sp)];
+    while frames.len() < LONGEST {
+        let Some(cfa) = fp.checked_add(16).filter(|cfa| fp >= sp && *cfa > sp) else {
+            return (frames, fp == 0);
+        };
+        let mut record = [0; 16];
+        if cfa % 8 != 0 || !memory.read(fp, &mut record) {
+            break;
+        }
+        let word =
+            |at: usize| record[at..at + 8].iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
+        (sp, fp) = (cfa, word(0));
+        frames.push((word(8), sp));
+    }
+    (frames, false)
+}
+
+/// The longest stack of any design.
+const LONGEST: usize = 512;
+
+/// The name of what happened, as the timeline has it.
+pub const fn name(what: What) -> &'static str {
+    match what {
+        What::Step(point) => point.name(),
+        What::User(_) => "user code",
+        What::Answer(..) => "unwind.answer",
+    }
+}
