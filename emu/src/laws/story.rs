@@ -208,6 +208,7 @@ impl TaskStory {
         answer: Requested,
     ) -> Option<Hazard> {
         let called = self.called.iter().any(|c| c.work == work);
+        let by_this_name = self.called.contains(&Called { work, cookie: answer.cookie });
         if machine.mode != Mode::Mask {
             let same = self.last.is_some_and(|(c, entry)| c == answer.cookie && entry < self.entry);
             let clock = machine.mode == Mode::Timestamp && same;
@@ -224,8 +225,10 @@ impl TaskStory {
             () if self.window && nmi => Some(Hazard::H1),
             () if self.tail && answer.ret == 0 && nmi => Some(Hazard::H4),
             () if self.tail && answer.ret == 0 => Some(Hazard::H18),
-            () if called && answer.ret > 0 && self.out => Some(Hazard::H2),
-            () if called && answer.ret > 0 => Some(Hazard::H3),
+            () if by_this_name && answer.ret > 0 && self.out => Some(Hazard::H2),
+            () if by_this_name && answer.ret > 0 => Some(Hazard::H3),
+            // It was served without a name, and this one is new: nothing comes.
+            () if called && answer.ret > 0 => self.recent(&[Hazard::H1]).map(|h| h.hazard),
             () => None,
         }
     }

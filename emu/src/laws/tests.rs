@@ -366,6 +366,11 @@ fn law_36_one_record_a_cookie() {
     let torn = sampled().then(Point::RequestQ9, |s| (s.task.mask, s.task.id) = (0b101, C1));
     let torn = torn.steps(&[Point::ExitPerf]).then(Point::ProcessP2, |s| s.task.mask = 0);
     torn.steps(&[Point::ExitMm]).is_explained(Hazard::TornDown);
+    // H1 has left a stack without a name; who asks then is answered with one that is new.
+    let served = mask(36).asks(PERF, 0, C1).then(Point::RequestQ9, |s| s.task.mask = 0b101);
+    let erased = served.record(C1).reset().nmi_asks(0, C1).steps(&[Point::ResetR4]);
+    let asked = erased.record(0).asks(PERF, 1, C2).sample(&[USER_DEFERRED, C2]);
+    asked.then(Point::ProcessP2, |s| s.task.mask = 0).leaves().is_explained(Hazard::H1);
     let again = |s: Script| {
         s.asks_from(Point::CookieRequest2, PERF, 0, C1).sample(&[USER_DEFERRED, C1]).record(C1)
     };

@@ -172,6 +172,9 @@ impl Laws {
         let mut breaks = Vec::new();
         for (law, level, monitor) in &mut self.monitors {
             monitor.see(&moment, &mut self.found);
+            if self.found.is_empty() {
+                continue;
+            }
             breaks.extend(self.found.drain(..).map(|broken| Break {
                 law: *law,
                 level: *level,
