@@ -15,7 +15,7 @@
 //! [`options`] holds the command line, [`output`] the way errors and the profile go out,
 //! [`files`] opens what people name, [`world`] finds the guest.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
-//! [`timeline`] is the run's story, [`columns`] lays out code beside unwind rows.
+//! [`timeline`] is the run's story, [`laws`] watches over it, [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
 
 pub mod check;

@@ -16,15 +16,15 @@ use crate::perf::record::{CpuMode, Event, EventKind, Rate, Record, Sample};
 /// A machine that a test moves by hand, with the monitor of one law.
 pub struct Script {
     pub laws: Laws,
-    event: u64,
-    time: u64,
+    pub event: u64,
+    pub time: u64,
     pub cpu: CpuView,
     pub task: TaskView,
     pub works: Vec<Work>,
     pub list: Vec<WorkId>,
-    traversals: u32,
-    exit_stores: u64,
-    closed: bool,
+    pub traversals: u32,
+    pub exit_stores: u64,
+    pub closed: bool,
     pub events: Vec<Event>,
     pub records: Vec<Record>,
     pub calls: Vec<Call>,
@@ -209,17 +209,17 @@ impl Script {
     }
 
     #[track_caller]
-    pub fn is_kept(self) {
+    pub fn is_kept(&self) {
         assert_eq!(self.found, []);
     }
 
     #[track_caller]
-    pub fn is_broken(self) {
+    pub fn is_broken(&self) {
         assert_eq!(self.found, [None]);
     }
 
     #[track_caller]
-    pub fn is_explained(self, hazard: Hazard) {
+    pub fn is_explained(&self, hazard: Hazard) {
         assert_eq!(self.found, [Some(hazard)]);
     }
 }
