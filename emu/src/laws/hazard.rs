@@ -30,7 +30,7 @@ pub enum Hazard {
     H18,
     /// The tracer went away.
     Cancelled,
-    /// Designs without a mask: asked again after the callbacks.
+    /// Designs without a mask: asked again after the task work began.
     Again,
     /// The clock did not tick.
     CoarseClock,
@@ -84,7 +84,9 @@ impl Hazard {
                  brings the task back"
             }
             Hazard::Cancelled => "the tracer was cancelled after it had asked",
-            Hazard::Again => "a request after the callbacks queues them all again",
+            Hazard::Again => {
+                "a request after the task work had begun: all is queued and called again"
+            }
             Hazard::CoarseClock => "the clock showed the same at two entries",
             Hazard::TornDown => "the task's events were torn down before its stack was captured",
         }

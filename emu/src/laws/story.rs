@@ -71,6 +71,8 @@ pub struct TaskStory {
     pub flush: bool,
     /// What was noted.
     pub hazards: Hazards,
+    /// The unwinder's task work has begun since the last reset: its item can be queued again.
+    begun: bool,
     /// R3 was done and R4 not yet.
     window: bool,
     /// The way out of a system call has begun, or there is none.
@@ -130,6 +132,7 @@ impl TaskStory {
             Point::UnwindFlush => self.flush = true,
             Point::ExitMm => self.flush = false,
             Point::ExitPerf if task.waits() => self.note(now, Hazard::TornDown, task.id, None),
+            Point::TimestampWork2 | Point::CookieWork2 | Point::WorkWork1 => self.begun = true,
             Point::ProcessP6 => self.cookie = now.task.id,
             Point::DeferredOutput => {
                 let cookie = self.written(now).unwrap_or(self.cookie);
@@ -208,13 +211,14 @@ impl TaskStory {
         answer: Requested,
     ) -> Option<Hazard> {
         let called = self.called.iter().any(|c| c.work == work);
+        let nameless = self.answered.as_ref().is_some_and(|request| request.unwind.1 == 0);
         let by_this_name = self.called.contains(&Called { work, cookie: answer.cookie });
         if machine.mode != Mode::Mask {
             let same = self.last.is_some_and(|(c, entry)| c == answer.cookie && entry < self.entry);
             let clock = machine.mode == Mode::Timestamp && same;
             return match clock {
                 true => Some(Hazard::CoarseClock),
-                false => called.then_some(Hazard::Again),
+                false => (called || self.begun).then_some(Hazard::Again),
             };
         }
         let bit = now.works.get(work.0 as usize).map_or(0, |w| w.bit);
@@ -227,8 +231,8 @@ impl TaskStory {
             () if self.tail && answer.ret == 0 => Some(Hazard::H18),
             () if by_this_name && answer.ret > 0 && self.out => Some(Hazard::H2),
             () if by_this_name && answer.ret > 0 => Some(Hazard::H3),
-            // It was served without a name, and this one is new: nothing comes.
-            () if called && answer.ret > 0 => self.recent(&[Hazard::H1]).map(|h| h.hazard),
+            // The stack that comes, or came, has lost its name, and this one is new.
+            () if nameless && answer.ret > 0 => self.recent(&[Hazard::H1]).map(|h| h.hazard),
             () => None,
         }
     }
@@ -283,6 +287,7 @@ impl TaskStory {
             self.window = now.what == What::Step(Point::ResetR3);
             self.asked.clear();
             self.called.clear();
+            self.begun = false;
         }
         match now.what {
             What::Step(Point::ResetR4) => self.window = false,
