@@ -11,7 +11,7 @@ use crate::loader::vdso::Vdso;
 const MAX_FREQUENCY: u64 = 100_000;
 
 /// A number with an optional suffix for thousands, millions, thousand millions.
-fn number(text: &str) -> Result<u64, String> {
+pub(super) fn number(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
         Some((at, 'M')) => (&text[..at], 1_000_000),

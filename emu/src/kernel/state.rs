@@ -517,12 +517,17 @@ impl State {
         self.record(Record::Comm { pid, tid, time, comm, exec: false });
     }
 
-    /// An executable mapping came into being at `start`: `PERF_RECORD_MMAP2`.
+    /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants only those
+    /// that are executable.
     pub fn record_mapping(&mut self, start: u64) {
         let Some(area) = self.mm.area(start) else { return };
+        let exec = area.prot.exec;
+        if !exec && self.perf.opened.is_empty() {
+            return;
+        }
         let (file, path) = self.vfs.identify(area);
         let (addr, pgoff) = (area.start, area.offset_of(area.start));
-        if let Some(observer) = &mut self.observer {
+        if let Some(observer) = self.observer.as_mut().filter(|_| exec) {
             observer.about(self.task.id);
             observer.mapped(&path, addr, pgoff);
         }
@@ -543,7 +548,9 @@ impl State {
             path,
         };
         self.record_mapping_in_rings(&record, own.0, own.1);
-        self.perf.records.push(record);
+        if exec {
+            self.perf.records.push(record);
+        }
     }
 }
 

@@ -479,3 +479,8 @@ pub fn fuzz_attr(bytes: &[u8]) {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test may panic")]
+#[path = "attr_tests.rs"]
+mod tests;

@@ -73,6 +73,8 @@ pub struct Instance {
 pub struct Context {
     /// In the order in which they were opened.
     pub instances: Vec<Instance>,
+    /// Some of them are gone.
+    stale: bool,
 }
 
 /// Which instance of those that are active: the task's come before the CPU's.
@@ -214,7 +216,7 @@ impl Context {
     /// Opens all of `events` at `now`.
     pub fn open(events: &[Event], now: Time) -> Context {
         let instances = events.iter().enumerate().map(|(i, e)| Instance::new(i, e, now)).collect();
-        Context { instances }
+        Context { instances, stale: false }
     }
 
     /// What a child of the task gets (`inherit_event`), of the guest's events those for which
@@ -232,7 +234,8 @@ impl Context {
             Output::Session(_) => i.child(0),
             Output::Ring(_) => i.child(next_id()),
         };
-        Context { instances: self.instances.iter().filter(inherits).map(child).collect() }
+        let instances = self.instances.iter().filter(inherits).map(child).collect();
+        Context { instances, stale: false }
     }
 
     /// The task leaves its CPU at `now`: its timers stand still, and the guest's events count
@@ -272,6 +275,7 @@ impl Context {
             let led = leads || self.instances.iter().any(on);
             let instance = &mut self.instances[index];
             instance.accrue(now);
+            self.stale |= instance.switch.gone;
             instance.switch.enabled = instance.switch.on && led && !instance.switch.gone;
             let here = opened.target.cpu().is_none_or(|wanted| wanted == cpu);
             let active = instance.switch.enabled && here;
@@ -282,7 +286,15 @@ impl Context {
 
     /// Takes out what is gone. Nobody may work with a [`Slot`] of it.
     pub fn compact(&mut self) {
-        self.instances.retain(|instance| !instance.switch.gone);
+        if std::mem::take(&mut self.stale) {
+            self.instances.retain(|instance| !instance.switch.gone);
+        }
+    }
+
+    /// The same of a context that is on no CPU, where nothing is settled.
+    pub fn compact_at_rest(&mut self) {
+        self.stale = true;
+        self.compact();
     }
 
     /// When the next timer fires.

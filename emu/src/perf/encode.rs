@@ -373,3 +373,116 @@ pub fn pair(a: u32, b: u32) -> [u8; 8] {
 fn cut(bytes: &[u8], max: usize) -> &[u8] {
     &bytes[..bytes.len().min(max)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::abi::SAMPLE_TYPES;
+
+    const ID: SampleId = SampleId { pid: 1, tid: 2, time: 3, id: 4, stream_id: 5, cpu: 6 };
+
+    fn words(bytes: &[u8]) -> Vec<u64> {
+        let word = |w: &[u8]| w.iter().rev().fold(0, |all, &b| all << 8 | u64::from(b));
+        bytes.chunks(8).map(word).collect()
+    }
+
+    fn sample<'a>(stack: &'a [u8], raw: &'a [u8]) -> Fields<'a> {
+        Fields {
+            mode: CpuMode::User,
+            ip: 10,
+            id: ID,
+            addr: 11,
+            period: 12,
+            read: &[13, 0, 0, 0, 0, 0, 0, 0],
+            callchain: &[14, 15],
+            raw,
+            regs_user: Some(&[16, 17]),
+            stack_user: (stack, 8),
+            regs_intr: None,
+        }
+    }
+
+    /// As the manual page `perf_event_open(2)` lists them.
+    #[test]
+    fn every_field_in_its_place() {
+        let stack = 18u64.to_le_bytes();
+        let fields = sample(&stack, &[1, 0, 0, 0]);
+        let mut out = Vec::new();
+        let all = SAMPLE_TYPES & !(bit::BRANCH_STACK | bit::AUX);
+        fields.push(all, &mut out);
+        let head = u64::from(record::SAMPLE) | 2 << 32 | (out.len() as u64) << 48;
+        let expected = [
+            head,
+            4,           // identifier
+            10,          // ip
+            2 << 32 | 1, // pid, tid
+            3,           // time
+            11,          // addr
+            4,           // id
+            5,           // stream id
+            6,           // cpu
+            12,          // period
+            13,          // read
+            2,
+            14,
+            15,          // callchain
+            1 << 32 | 4, // raw: size, bytes
+            ABI_64,
+            16,
+            17, // user registers
+            8,
+            18,
+            8, // stack: size, bytes, read
+            0, // weight
+            DATA_SRC_NA,
+            0,        // transaction
+            ABI_NONE, // interrupted registers
+            0,        // physical address
+            0,        // control group
+            0,        // size of the data's page
+            0,        // size of the code's page
+        ];
+        assert_eq!(words(&out), expected);
+    }
+
+    #[test]
+    fn an_empty_stack_is_one_word() {
+        let mut out = Vec::new();
+        sample(&[], &[]).push(bit::STACK_USER, &mut out);
+        assert_eq!(words(&out)[1..], [0]);
+    }
+
+    #[test]
+    fn a_trailer_has_what_samples_have() {
+        let mut out = Vec::new();
+        Body::lost(4, 99, 1, 2).push(bit::TIME | bit::CPU | bit::IDENTIFIER, &ID, &mut out);
+        let head = u64::from(record::LOST) | 48 << 48;
+        assert_eq!(words(&out), [head, 4, 99, 3, 6, 4]);
+        let mut bare = Vec::new();
+        Body::lost(4, 99, 1, 2).push(0, &ID, &mut bare);
+        assert_eq!(bare.len(), 24);
+    }
+
+    #[test]
+    fn the_short_form_of_a_mapping() {
+        let map = Record::Mmap2 {
+            pid: 1,
+            tid: 2,
+            time: 0,
+            addr: 0x1000,
+            len: 0x2000,
+            pgoff: 7,
+            file: FileId::None,
+            prot: 5,
+            flags: 2,
+            path: "/a".to_owned(),
+        };
+        let body = Body::of_short_mmap(&map);
+        let body = body.map(|b| (b.kind, b.misc, words(&b.bytes)));
+        let path = u64::from(b'/') | u64::from(b'a') << 8;
+        let words = vec![2 << 32 | 1, 0x1000, 0x2000, 7, path];
+        assert_eq!(body, Some((record::MMAP, misc::USER, words)));
+        let exit = Record::Exit { pid: 1, ppid: 1, tid: 1, ptid: 1, time: 1 };
+        assert_eq!(Body::of_short_mmap(&exit), None);
+    }
+}

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(put(&mut arena, &ring, 2, 2000), Output::Lost);
         assert_eq!(arena.word(ring.pages[0], field::DATA_HEAD), 3000);
         ring.set(&mut arena, field::DATA_TAIL, 3000);
-        assert_eq!(put(&mut arena, &ring, 3, 1200), Output::Written { wake: false });
+        assert_eq!(put(&mut arena, &ring, 3, 1200), Output::Written { wake: true });
         assert_eq!(arena.word(ring.pages[0], field::DATA_HEAD), 3000 + 16 + 1200);
         assert_eq!(data(&arena, &ring, 3000, 16), lost_record(2));
         assert_eq!(data(&arena, &ring, 3016, 1200), [3; 1200]);

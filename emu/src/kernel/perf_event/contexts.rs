@@ -20,6 +20,9 @@ impl State {
                 let now = cpu.clock;
                 change(&mut cpu.events, now);
                 cpu.events.settle(now, id);
+                if cpu.halted {
+                    cpu.events.compact();
+                }
             }
             Target::Task(id, _) => {
                 let id = TaskId(id);
@@ -27,11 +30,19 @@ impl State {
                 let now = self.cpu_of(place.cpu()).map_or(here, |cpu| cpu.clock);
                 let Some(task) = self.task_mut(id) else { return };
                 change(&mut task.events, now);
-                if let Place::Running(cpu) = place {
-                    task.events.settle(now, cpu);
+                match place {
+                    Place::Running(cpu) => task.events.settle(now, cpu),
+                    Place::Queued(_) | Place::Off(_) => task.events.compact_at_rest(),
                 }
             }
         }
+    }
+
+    /// Instances that are gone leave the contexts of the present task and CPU. The path is in the
+    /// task itself, in no interrupt: nobody works with a place in them.
+    pub fn compact_events(&mut self) {
+        self.task.events.compact();
+        self.cpu.events.compact();
     }
 
     /// All contexts that have an instance for which `wanted` holds.

@@ -33,7 +33,7 @@ const MOST_GROUP: usize = 16 << 10;
 ///
 /// As Linux 7.3.
 pub fn open(s: &mut State, a: [u64; 6]) -> SysResult {
-    s.task.events.compact();
+    s.compact_events();
     let (pid, cpu, group_fd, flags) = (a[1] as i32, a[2] as i32, a[3] as i32, a[4]);
     if flags & !perf_flag::ALL != 0 {
         return Err(Errno::EINVAL);

@@ -114,9 +114,7 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
     };
     let protection = Prot::from_bits(prot);
     let start = s.mm.map(&mut s.arena, place, len, protection, area, backing)?;
-    if protection.exec {
-        s.record_mapping(start);
-    }
+    s.record_mapping(start);
     if flags & MAP_POPULATE != 0
         && let Some(end) = page_up(start + len)
     {
