@@ -35,6 +35,12 @@ impl State {
         &context.instances[slot.index]
     }
 
+    /// Whether there is such an instance. A path that was preempted may go on where other events are open.
+    pub fn is_there(&self, slot: Slot) -> bool {
+        let context = if slot.of_cpu { &self.cpu.events } else { &self.task.events };
+        slot.index < context.instances.len()
+    }
+
     /// The same, to be changed.
     pub fn instance_mut(&mut self, slot: Slot) -> &mut Instance {
         let context = if slot.of_cpu { &mut self.cpu.events } else { &mut self.task.events };

@@ -78,7 +78,12 @@ pub async fn request(k: &Kernel, slot: Slot) -> UserPart {
 pub fn overflow(k: Kernel, o: Overflow) -> Path<'static, ()> {
     Box::pin(async move {
         let user = request(&k, o.slot).await;
-        k.step(Point::SoftwareSample, |s| s.sample(o.slot, o.at, o.raw, user)).await;
+        k.step(Point::SoftwareSample, |s| {
+            if s.is_there(o.slot) {
+                s.sample(o.slot, o.at, o.raw, user);
+            }
+        })
+        .await;
     })
 }
 
@@ -90,6 +95,9 @@ impl State {
 
     /// Whether the event's user callchains are wanted, deferred, and an unwinder is built.
     fn wants_deferred(&self, slot: Slot) -> bool {
+        if !self.is_there(slot) {
+            return false;
+        }
         let event: &Event = self.event(slot);
         event.callchain
             && event.defer

@@ -102,7 +102,9 @@ impl State {
     fn pick_next(&mut self, preempted: bool) -> (Option<TaskId>, bool) {
         let irqs_on = std::mem::replace(&mut self.cpu.irqs_on, false);
         self.task.work.need_resched = false;
-        self.compact_events();
+        if !preempted {
+            self.compact_events();
+        }
         let cpu = self.cpu.id;
         let runnable = (preempted || self.task.is_runnable()) && self.task.may_run_on(cpu);
         let next = self.cpu.queue.pop_front().or_else(|| match runnable && !self.task.is_idle() {

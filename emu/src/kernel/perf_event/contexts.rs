@@ -32,14 +32,16 @@ impl State {
                 change(&mut task.events, now);
                 match place {
                     Place::Running(cpu) => task.events.settle(now, cpu),
-                    Place::Queued(_) | Place::Off(_) => task.events.compact_at_rest(),
+                    // It may have been preempted while it took an overflow.
+                    Place::Queued(_) => {}
+                    Place::Off(_) => task.events.compact_at_rest(),
                 }
             }
         }
     }
 
-    /// Instances that are gone leave the contexts of the present task and CPU. The path is in the
-    /// task itself, in no interrupt: nobody works with a place in them.
+    /// Instances that are gone leave the contexts of the present task and CPU. The path is the
+    /// task's own and takes no overflow: nobody works with a place in them.
     pub fn compact_events(&mut self) {
         self.task.events.compact();
         self.cpu.events.compact();
