@@ -95,6 +95,7 @@ recursion-glibc-pie | glibc-pie | c/recursion.c          | @nofp @line
 qsort-glibc         | glibc     | c/qsort.c              | @nofp @line
 syscalls-glibc      | glibc     | c/syscalls.c           | @fp @line
 time-glibc          | glibc     | c/time.c               | @fp @line
+perf-self           | glibc     | c/perf-self.c          | @fp @line
 cpp-throw           | cpp       | cpp/cpp-throw.cc       | @fp @line
 rust-hello          | rust      | rust/rust-hello.rs     | -C force-frame-pointers=yes -C strip=debuginfo
 golden-fp           | none      | golden/guest.c         | -O1 -g1 @fp -DFORCE_FRAMES

@@ -19,8 +19,8 @@ use std::io::Cursor;
 use arch::Arch;
 use emu::export::Sink;
 use emu::export::perf_data::PerfDataFile;
-use emu::export::perf_data::abi::{flag, sample_type};
 use emu::export::perf_read::{self, Body, PerfFile};
+use emu::perf::abi::{flag, sample_type};
 use emu::perf::record::context;
 use goblin::elf::Elf;
 

@@ -23,10 +23,12 @@ fn the_guest_sees_no_difference() {
     for arch in Arch::ALL {
         for cpus in CPUS {
             let out = tempfile::tempdir().unwrap();
-            let run = finish(emu(&["run", "-q", "--arch", arch.name(), "--cpus"])
-                .arg(cpus.to_string())
-                .args(["-e", "cycles", "-F", "20k", "tasks"])
-                .current_dir(out.path()));
+            let run = finish(
+                emu(&["run", "-q", "--arch", arch.name(), "--cpus"])
+                    .arg(cpus.to_string())
+                    .args(["-e", "cycles", "-F", "20k", "tasks"])
+                    .current_dir(out.path()),
+            );
             assert_eq!(run.status, 0, "{arch}, {cpus} CPUs: {}", run.stderr);
             assert_eq!(&run.stdout, wanted, "{arch}, {cpus} CPUs");
         }
@@ -86,7 +88,9 @@ fn switches_are_a_chain_on_each_cpu() {
             let mut running: BTreeMap<u32, u32> = BTreeMap::new();
             let mut switches = 0;
             for sample in outcome.samples() {
-                let Some(Raw::SchedSwitch { prev_pid, next_pid, .. }) = &sample.raw else { continue };
+                let Some(Raw::SchedSwitch { prev_pid, next_pid, .. }) = &sample.raw else {
+                    continue;
+                };
                 let first = if sample.cpu == 0 { 1000 } else { 0 };
                 let now = running.insert(sample.cpu, *next_pid).unwrap_or(first);
                 assert_eq!(now, *prev_pid, "{arch}, CPU {} of {cpus}: {sample:?}", sample.cpu);
@@ -140,6 +144,10 @@ fn cookies_of_several_tasks() {
         let without = asked.difference(&stacks).count();
         // At most the last entry of each of the eleven tasks.
         assert!(without <= 11, "{cpus} CPUs: {without} of {}", asked.len());
-        assert_eq!(stacks.difference(&asked).count(), 0, "{cpus} CPUs: stacks that nobody asked for");
+        assert_eq!(
+            stacks.difference(&asked).count(),
+            0,
+            "{cpus} CPUs: stacks that nobody asked for"
+        );
     }
 }

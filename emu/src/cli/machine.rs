@@ -81,6 +81,7 @@ pub fn start(
         max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
         cpus: machine.cpus,
         aslr: machine.aslr,
+        perf_event_paranoid: machine.sysctl,
     };
     let session = |arch| Session {
         arch,

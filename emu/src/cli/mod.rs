@@ -48,6 +48,7 @@ pub mod summary;
 pub mod tally;
 pub mod test;
 pub mod timeline;
+mod values;
 pub mod words;
 pub mod world;
 

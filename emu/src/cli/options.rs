@@ -1,7 +1,7 @@
 //! The command line: one struct a group of options, and what their words mean.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use arch::Arch;
@@ -16,6 +16,9 @@ use crate::cli::record::RecordOptions;
 use crate::cli::replay::ReplayOptions;
 use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
+use crate::cli::values::{
+    address, call_graph, frequency, pmu_irq, positive, seed, sysctl, variable, vdso,
+};
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
@@ -345,6 +348,11 @@ pub struct MachineOptions {
     #[arg(long, value_name = "N", default_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub cpus: u32,
+    /// Set kernel.perf_event_paranoid, which says what the guest's own perf_event_open may
+    /// measure: -1 (all) to 3
+    #[arg(long, value_name = "NAME=N", default_value = "kernel.perf_event_paranoid=2",
+        value_parser = sysctl)]
+    pub sysctl: i32,
     /// Stop the guest after N user instructions (suffixes k, M, G), with status 124
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_instructions: Option<u64>,
@@ -466,100 +474,6 @@ impl SamplingOptions {
 
 /// perf's default for `-F`.
 const DEFAULT_FREQUENCY: u64 = 4000;
-/// `kernel.perf_event_max_sample_rate`
-const MAX_FREQUENCY: u64 = 100_000;
-
-/// A number with an optional suffix for thousands, millions, thousand millions.
-fn number(text: &str) -> Result<u64, String> {
-    let (digits, factor) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
-        Some((at, 'M')) => (&text[..at], 1_000_000),
-        Some((at, 'G')) => (&text[..at], 1_000_000_000),
-        _ => (text, 1),
-    };
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    if !plain {
-        return Err("use a whole number such as 1000000, 1000k or 1M".to_owned());
-    }
-    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
-    number.ok_or_else(|| format!("use a number up to {}", u64::MAX))
-}
-
-fn positive(text: &str) -> Result<u64, String> {
-    match number(text)? {
-        0 => Err("use a number from 1 on".to_owned()),
-        n => Ok(n),
-    }
-}
-
-fn frequency(text: &str) -> Result<u64, String> {
-    match positive(text)? {
-        n if n > MAX_FREQUENCY => {
-            Err(format!("the kernel's limit is {MAX_FREQUENCY}; for more samples use -c"))
-        }
-        n => Ok(n),
-    }
-}
-
-fn seed(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| format!("use a number from 0 to {}, or in hexadecimal with 0x", u64::MAX))
-}
-
-fn address(text: &str) -> Result<u64, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let parsed = plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
-    parsed.ok_or_else(|| "use a hexadecimal address such as 0x401370".to_owned())
-}
-
-fn call_graph(text: &str) -> Result<CallGraph, String> {
-    match text {
-        "fp" => Ok(CallGraph::Fp),
-        "fp,defer" => Ok(CallGraph::Deferred),
-        "sframe,defer" => Ok(CallGraph::DeferredSframe),
-        "defer" => Err("defer says when, not how: use fp,defer".to_owned()),
-        defer if defer.ends_with(",defer") => {
-            Err("only fp and sframe can be deferred: use fp,defer or sframe,defer".to_owned())
-        }
-        known
-            if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) =>
-        {
-            Err("emu cannot do this yet; use fp, fp,defer or sframe,defer".to_owned())
-        }
-        _ => Err("use fp, fp,defer or sframe,defer".to_owned()),
-    }
-}
-
-fn pmu_irq(text: &str) -> Result<PmuIrq, String> {
-    match text {
-        "nmi" => Ok(PmuIrq::Nmi),
-        "irq" => Ok(PmuIrq::Irq),
-        _ => Err("use nmi or irq".to_owned()),
-    }
-}
-
-fn vdso(text: &str) -> Result<Vdso, String> {
-    match text {
-        "full" => Ok(Vdso::Full),
-        "no-cfi" => Ok(Vdso::NoCfi),
-        "off" => Ok(Vdso::Off),
-        _ => Err("use full, no-cfi or off".to_owned()),
-    }
-}
-
-fn variable(text: OsString) -> Result<Variable, String> {
-    let text = text.into_vec();
-    match text.iter().position(|&b| b == b'=') {
-        Some(at) if at > 0 => {
-            Ok(Variable { name: text[..at].to_vec(), value: text[at + 1..].to_vec() })
-        }
-        _ => Err("use NAME=VALUE".to_owned()),
-    }
-}
 
 /// Whether `-o` names standard output.
 pub fn is_stdout(file: &OsStr) -> bool {

@@ -1,6 +1,9 @@
 //! Tests of the command line.
 
+use std::os::unix::ffi::OsStringExt;
+
 use super::*;
+use crate::cli::values::number;
 use crate::perf::record::EventKind;
 use clap::CommandFactory;
 

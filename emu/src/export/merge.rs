@@ -14,8 +14,8 @@
 //! The attributes lose `defer_callchain` and `defer_output`. How chains are merged, and why a
 //! merged one has the marker `USER`: [`crate::perf::merge`].
 
-use super::perf_data::abi::flag;
-use super::perf_read::{Body, PerfFile, ReadError, Record, Trailer, abi};
+use super::perf_read::{Body, PerfFile, ReadError, Record, Trailer};
+use crate::perf::abi::{self, flag};
 use crate::perf::merge::{Merger, Report};
 
 /// A merged file has at most so many times the bytes of its file: a hostile one could have

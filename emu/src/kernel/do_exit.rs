@@ -35,6 +35,7 @@ pub async fn do_exit(k: &Kernel) {
     k.step(Point::ExitMm, exit_mm).await;
     k.step(Point::ExitFiles, |s| {
         s.task.fds = FdTable::default();
+        s.release_events();
         s.wake(Wait::Files, usize::MAX);
     })
     .await;
@@ -57,13 +58,14 @@ pub async fn do_exit(k: &Kernel) {
 /// `perf_event_exit_task`: the EXIT record, then the task's events are gone.
 fn exit_events(state: &mut State) {
     let task = &state.task;
-    state.perf.records.push(Record::Exit {
+    let exit = Record::Exit {
         pid: task.pid,
         ppid: task.ppid,
         tid: task.tid,
         ptid: task.ppid,
         time: state.cpu.clock,
-    });
+    };
+    state.record(exit);
     state.close_task_events();
 }
 

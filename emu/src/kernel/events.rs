@@ -7,7 +7,7 @@
 
 use crate::engine::Budget;
 use crate::kernel::State;
-use crate::perf::context::{Context, Instance, Slot};
+use crate::perf::context::{Context, Instance, Output, Slot};
 use crate::perf::record::{Event, EventKind, Time};
 
 /// Modelled kernel code branches once in so many instructions, steps of which may be
@@ -20,16 +20,25 @@ impl State {
         let slots = |of_cpu, context: &'_ Context| {
             (0..context.instances.len()).map(move |index| Slot { of_cpu, index })
         };
-        slots(false, &self.task.events).chain(slots(true, &self.cpu.events)).map(|slot| {
-            let instance = self.instance(slot);
-            (slot, &self.perf.session.events[instance.event], instance)
-        })
+        slots(false, &self.task.events)
+            .chain(slots(true, &self.cpu.events))
+            .map(|slot| {
+                let instance = self.instance(slot);
+                (slot, &*instance.event, instance)
+            })
+            .filter(|(_, _, instance)| instance.active)
     }
 
     /// One of them.
     pub fn instance(&self, slot: Slot) -> &Instance {
         let context = if slot.of_cpu { &self.cpu.events } else { &self.task.events };
         &context.instances[slot.index]
+    }
+
+    /// Whether there is such an instance. A path that was preempted may go on where other events are open.
+    pub fn is_there(&self, slot: Slot) -> bool {
+        let context = if slot.of_cpu { &self.cpu.events } else { &self.task.events };
+        slot.index < context.instances.len()
     }
 
     /// The same, to be changed.
@@ -40,7 +49,7 @@ impl State {
 
     /// The attributes of an instance.
     pub fn event(&self, slot: Slot) -> &Event {
-        &self.perf.session.events[self.instance(slot).event]
+        &self.instance(slot).event
     }
 
     /// The active instances of events for which `wanted` holds, with these.
@@ -51,11 +60,10 @@ impl State {
 
     /// User code ran: adds to the hardware counters.
     pub fn count_user(&mut self, instructions: u64, branches: u64) {
-        let events = &self.perf.session.events;
         for instance in self.task.events.instances.iter_mut().chain(&mut self.cpu.events.instances)
         {
-            let event = &events[instance.event];
-            if event.exclude_user {
+            let event = &instance.event;
+            if event.exclude_user || !instance.active {
                 continue;
             }
             match event.kind {
@@ -73,11 +81,10 @@ impl State {
         }
         let since = self.cpu.since_branch + cost;
         self.cpu.since_branch = since % KERNEL_BRANCH_EVERY;
-        let events = &self.perf.session.events;
         for instance in self.task.events.instances.iter_mut().chain(&mut self.cpu.events.instances)
         {
-            let event = &events[instance.event];
-            if event.exclude_kernel {
+            let event = &instance.event;
+            if event.exclude_kernel || !instance.active {
                 continue;
             }
             match event.kind {
@@ -91,6 +98,11 @@ impl State {
     /// Whether no event is open on the task or the CPU.
     pub fn instances_are_none(&self) -> bool {
         self.task.events.instances.is_empty() && self.cpu.events.instances.is_empty()
+    }
+
+    /// Whether an event of the session is open on the task or the CPU.
+    pub fn is_profiled(&self) -> bool {
+        self.instances().any(|(_, _, i)| matches!(i.output, Output::Session(_)))
     }
 
     /// A hardware counter that has overflowed. An event that does not count in kernel
@@ -140,8 +152,16 @@ impl State {
 
     /// What these instances, which are gone, have counted is kept.
     pub fn add_totals(&mut self, instances: Vec<Instance>) {
+        let now = self.cpu.clock;
         for instance in instances {
-            self.perf.totals[instance.event].add(&instance.counter);
+            match &instance.output {
+                Output::Session(event) => self.perf.totals[*event].add(&instance.counter),
+                Output::Ring(opened) => {
+                    let kept = if instance.switch.own { &opened.own } else { &opened.children };
+                    kept.set(kept.get().plus(instance.totals(now)));
+                    opened.exited.set(opened.exited.get() || instance.switch.own);
+                }
+            }
         }
     }
 }

@@ -361,7 +361,7 @@ pub fn comm_of(path: &str) -> Vec<u8> {
 pub fn announce(state: &mut State) {
     let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.name());
     let time = state.cpu.clock;
-    state.perf.records.push(Record::Comm { pid, tid, time, comm, exec: true });
+    state.record(Record::Comm { pid, tid, time, comm, exec: true });
     let starts: Vec<u64> = state.mm.areas().filter(|a| a.prot.exec).map(|a| a.start).collect();
     for start in starts {
         state.record_mapping(start);

@@ -209,6 +209,8 @@ impl State {
             self.tracepoint(EventKind::ProcessExec, raw);
         }
         self.register_sframe_of_image();
+        self.release_events();
+        self.exec_events();
         exec::announce(self);
     }
 

@@ -156,6 +156,7 @@ impl State {
             })),
         };
         process.borrow_mut().live += 1;
+        let events = self.inherited_events(is_thread);
         let mut regs = self.user_regs();
         regs.set_ret(0);
         if args.stack != 0 {
@@ -169,7 +170,7 @@ impl State {
         let child = Task {
             id,
             process,
-            events: parent.events.inherited(),
+            events,
             hw: Some(Box::new(UserHw { regs, fp: self.hw_fp() })),
             out: SwitchedOut::default(),
             place: Place::Off(self.cpu.id),
@@ -293,13 +294,7 @@ impl State {
             self.write_to(mm, args.child_tid, &tid.to_le_bytes());
         }
         let ppid = if args.flags & flag::THREAD != 0 { self.task.pid } else { ppid };
-        self.perf.records.push(Record::Fork {
-            pid,
-            ppid,
-            tid,
-            ptid: self.task.tid,
-            time: self.cpu.clock,
-        });
+        self.record(Record::Fork { pid, ppid, tid, ptid: self.task.tid, time: self.cpu.clock });
         if self.perf.wants(EventKind::ProcessFork) {
             let raw = Raw::ProcessFork {
                 parent_comm: self.task.name(),

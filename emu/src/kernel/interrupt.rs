@@ -242,7 +242,11 @@ async fn irq_work_handler(k: &Kernel, functions: &[Named]) {
     })
     .await;
     k.enter(functions).await;
-    k.step(Point::IrqWorkRun, |s| s.cpu.irq_work.run()).await;
+    k.step(Point::IrqWorkRun, |s| {
+        s.cpu.irq_work.run();
+        s.run_wakeups();
+    })
+    .await;
     k.leave(functions).await;
     k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
 }

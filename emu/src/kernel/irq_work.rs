@@ -1,7 +1,8 @@
 //! irq_work: what an NMI leaves to an interrupt that it raises on its own CPU.
 //!
-//! Of the kernel's items there is the one that does nothing (`irq_work_NMI_resume`): its only
-//! purpose is that an interrupt's exit goes through the exit loop, which an NMI's does not.
+//! Of the kernel's items there are the one that does nothing (`irq_work_NMI_resume`), whose only
+//! purpose is that an interrupt's exit goes through the exit loop, which an NMI's does not; and
+//! those of performance events whose readers are to be woken.
 //! The self-interrupt arrives before the next user instruction, or when kernel code turns
 //! interrupts on.
 
@@ -23,6 +24,11 @@ impl IrqWork {
             self.nmi_resume = true;
             self.raised = true;
         }
+    }
+
+    /// `irq_work_queue` of an event whose reader is to be woken: the list is the CPU's.
+    pub const fn queue_wakeup(&mut self) {
+        self.raised = true;
     }
 
     /// Whether the self-interrupt is on its way.

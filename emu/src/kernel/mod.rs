@@ -20,6 +20,7 @@
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
 //! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
+//! * [`perf_event`]: performance events that a guest opens itself.
 //! * [`sframe`]: a process's sections, for the deferred unwinder.
 //! * [`observer`], [`timeline`]: who looks over its shoulder.
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
@@ -46,6 +47,7 @@ pub mod lock;
 pub mod machine;
 pub mod observer;
 pub mod paths;
+pub mod perf_event;
 pub mod point;
 pub mod process;
 pub mod run;

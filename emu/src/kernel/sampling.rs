@@ -8,6 +8,8 @@
 //! another path's step, waits in [`State::overflows`] until that step is over, and is taken in
 //! the same context; without a request it is taken on the spot.
 
+use std::rc::Rc;
+
 use arch::{Arch, Regs};
 
 use crate::kernel::kstack::KernelContext;
@@ -16,7 +18,8 @@ use crate::kernel::unwind::PERF;
 use crate::kernel::user::Present;
 use crate::kernel::{Kernel, Point, State};
 use crate::perf::callchain::{self, Chain};
-use crate::perf::context::Slot;
+use crate::perf::context::{Output, Slot};
+use crate::perf::opened::Opened;
 use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, context};
 
 /// The context that a sample describes.
@@ -75,7 +78,12 @@ pub async fn request(k: &Kernel, slot: Slot) -> UserPart {
 pub fn overflow(k: Kernel, o: Overflow) -> Path<'static, ()> {
     Box::pin(async move {
         let user = request(&k, o.slot).await;
-        k.step(Point::SoftwareSample, |s| s.sample(o.slot, o.at, o.raw, user)).await;
+        k.step(Point::SoftwareSample, |s| {
+            if s.is_there(o.slot) {
+                s.sample(o.slot, o.at, o.raw, user);
+            }
+        })
+        .await;
     })
 }
 
@@ -87,6 +95,9 @@ impl State {
 
     /// Whether the event's user callchains are wanted, deferred, and an unwinder is built.
     fn wants_deferred(&self, slot: Slot) -> bool {
+        if !self.is_there(slot) {
+            return false;
+        }
         let event: &Event = self.event(slot);
         event.callchain
             && event.defer
@@ -137,12 +148,13 @@ impl State {
     pub fn sample(&mut self, slot: Slot, at: Interrupted, raw: Option<Raw>, part: UserPart) {
         let now = self.cpu.clock;
         let instance = self.instance_mut(slot);
-        let (index, period) = (instance.event, instance.counter.take(now));
+        let period = instance.counter.take(now);
+        let instance = instance.clone();
         let (mode, ip) = match &at {
             Interrupted::User(regs) => (CpuMode::User, regs.pc),
             Interrupted::Kernel { at, .. } => (CpuMode::Kernel, at.ip),
         };
-        let event = &self.perf.session.events[index];
+        let event = &*instance.event;
         let callchain = match event.callchain {
             true => self.callchain(event, &at, part),
             false => Vec::new(),
@@ -152,7 +164,11 @@ impl State {
             Interrupted::Kernel { .. } => self.user_regs(),
         };
         let wants_lr = self.arch == Arch::Aarch64 && event.callchain;
-        self.perf.records.push(Record::Sample(Sample {
+        let index = match &instance.output {
+            Output::Session(index) => *index,
+            Output::Ring(_) => usize::MAX,
+        };
+        let sample = Sample {
             event: index,
             mode,
             ip,
@@ -164,7 +180,14 @@ impl State {
             callchain,
             user_lr: wants_lr.then_some(user.gp[arch::aarch64::regs::LR]),
             raw,
-        }));
+        };
+        if let Output::Ring(opened) = &instance.output {
+            let last = self.limit_is_reached(opened);
+            self.sample_in_ring(&instance, &sample, &at, &user);
+            self.note_overflow(opened, last);
+            return;
+        }
+        self.perf.records.push(Record::Sample(sample));
         if let Some(observer) = &mut self.observer {
             observer.about(self.task.id);
             let sp_was_set = self.task.hw.is_none() && self.core.sp_was_set();
@@ -174,6 +197,16 @@ impl State {
             }
             observer.sampled(&user, sp_was_set, Present { mm: &self.mm, arena: &self.arena });
         }
+    }
+
+    /// `event_limit`: whether this overflow is the last one, with which the event is disabled.
+    fn limit_is_reached(&mut self, opened: &Rc<Opened>) -> bool {
+        let left = opened.limit.get();
+        opened.limit.set(left.saturating_sub(1));
+        if left == 1 {
+            self.disable_event(opened);
+        }
+        left == 1
     }
 
     /// `get_perf_callchain`: kernel part, then user part. The cookie goes through the budget

@@ -102,6 +102,9 @@ impl State {
     fn pick_next(&mut self, preempted: bool) -> (Option<TaskId>, bool) {
         let irqs_on = std::mem::replace(&mut self.cpu.irqs_on, false);
         self.task.work.need_resched = false;
+        if !preempted {
+            self.compact_events();
+        }
         let cpu = self.cpu.id;
         let runnable = (preempted || self.task.is_runnable()) && self.task.may_run_on(cpu);
         let next = self.cpu.queue.pop_front().or_else(|| match runnable && !self.task.is_idle() {
@@ -139,8 +142,8 @@ impl State {
         }
         self.account();
         let now = self.cpu.clock;
-        self.task.events.sched_out(now);
         self.record_switch(true, preempted);
+        self.task.events.sched_out(now);
     }
 
     /// The CPU goes on with another task, where that left off. Only now may another CPU run the one
@@ -180,7 +183,7 @@ impl State {
         let now = self.cpu.clock;
         self.cpu.since = now;
         self.cpu.accounted = now;
-        self.task.events.sched_in(now);
+        self.task.events.sched_in(now, self.cpu.id);
         self.start_slice();
         self.record_switch(false, false);
         self.reap();
@@ -365,15 +368,20 @@ impl State {
 
     /// `PERF_RECORD_SWITCH` of the present task, if it was asked for.
     fn record_switch(&mut self, out: bool, preempted: bool) {
-        if self.perf.session.switches && !self.instances_are_none() {
-            self.perf.records.push(Record::Switch {
-                pid: self.task.pid,
-                tid: self.task.tid,
-                time: self.cpu.clock,
-                cpu: self.cpu.id,
-                out,
-                preempted: out && preempted,
-            });
+        if self.instances_are_none() {
+            return;
+        }
+        let record = Record::Switch {
+            pid: self.task.pid,
+            tid: self.task.tid,
+            time: self.cpu.clock,
+            cpu: self.cpu.id,
+            out,
+            preempted: out && preempted,
+        };
+        self.record_in_rings(&record);
+        if self.perf.session.switches && self.is_profiled() {
+            self.perf.records.push(record);
         }
     }
 }

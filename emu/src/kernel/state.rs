@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::rc::Rc;
 
 use arch::{Arch, FpState, Regs};
 
@@ -23,9 +24,10 @@ use crate::kernel::unwind::Unwind;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
 use crate::loader::vdso::Vdso;
-use crate::mem::Mm;
 use crate::mem::mm::MmId;
+use crate::mem::{Backing, Mm};
 use crate::perf::context::Context;
+use crate::perf::opened::Opened;
 use crate::perf::record::{EventKind, Record, Time};
 use crate::perf::session::Perf;
 
@@ -177,6 +179,8 @@ pub struct Cpu {
     pub counting: bool,
     /// Kernel instructions since the last modelled branch.
     pub since_branch: u64,
+    /// Events of guests whose readers irq_work is to wake.
+    pub wakeups: Vec<Rc<Opened>>,
 }
 
 impl Cpu {
@@ -206,6 +210,7 @@ impl Cpu {
             counting: true,
             since_branch: 0,
             slot_is_stale: false,
+            wakeups: Vec::new(),
         }
     }
 
@@ -246,6 +251,8 @@ pub struct Config {
     pub cpus: u32,
     /// Addresses vary with this seed.
     pub aslr: Option<u64>,
+    /// `sysctl kernel.perf_event_paranoid`
+    pub perf_event_paranoid: i32,
 }
 
 impl Default for Config {
@@ -260,6 +267,7 @@ impl Default for Config {
             max_instructions: u64::MAX,
             cpus: 1,
             aslr: None,
+            perf_event_paranoid: 2,
         }
     }
 }
@@ -506,19 +514,28 @@ impl State {
         self.task.comm = comm;
         let comm = self.task.name();
         let (pid, tid, time) = (self.task.pid, self.task.tid, self.cpu.clock);
-        self.perf.records.push(Record::Comm { pid, tid, time, comm, exec: false });
+        self.record(Record::Comm { pid, tid, time, comm, exec: false });
     }
 
-    /// An executable mapping came into being at `start`: `PERF_RECORD_MMAP2`.
+    /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants only those
+    /// that are executable.
     pub fn record_mapping(&mut self, start: u64) {
         let Some(area) = self.mm.area(start) else { return };
+        let exec = area.prot.exec;
+        if !exec && self.perf.opened.is_empty() {
+            return;
+        }
         let (file, path) = self.vfs.identify(area);
         let (addr, pgoff) = (area.start, area.offset_of(area.start));
-        if let Some(observer) = &mut self.observer {
+        if let Some(observer) = self.observer.as_mut().filter(|_| exec) {
             observer.about(self.task.id);
             observer.mapped(&path, addr, pgoff);
         }
-        self.perf.records.push(Record::Mmap2 {
+        let own = match &area.backing {
+            Backing::File { object, .. } => (object.inode(), object.name()),
+            _ => (0, path.clone()),
+        };
+        let record = Record::Mmap2 {
             pid: self.task.pid,
             tid: self.task.tid,
             time: self.cpu.clock,
@@ -529,7 +546,11 @@ impl State {
             prot: area.prot.bits(),
             flags: if area.flags.shared { 1 } else { 2 },
             path,
-        });
+        };
+        self.record_mapping_in_rings(&record, own.0, own.1);
+        if exec {
+            self.perf.records.push(record);
+        }
     }
 }
 

@@ -27,13 +27,13 @@ impl State {
     /// Whether a tracepoint at the entry of a system call is wanted.
     pub fn traces_enter(&self) -> bool {
         let kind = |k| matches!(k, EventKind::SysEnter | EventKind::SysEnterOf(_));
-        self.perf.session.events.iter().any(|e| kind(e.kind))
+        self.perf.kinds().any(kind)
     }
 
     /// The same of its exit.
     pub fn traces_exit(&self) -> bool {
         let kind = |k| matches!(k, EventKind::SysExit | EventKind::SysExitOf(_));
-        self.perf.session.events.iter().any(|e| kind(e.kind))
+        self.perf.kinds().any(kind)
     }
 
     /// System call `nr` begins.

@@ -18,6 +18,7 @@ use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::TaskWork;
 use crate::kernel::{Kernel, Point, State};
+use crate::perf::context::Output;
 use crate::perf::record::Record;
 
 /// A tracer's work, by its place in [`Unwind::works`].
@@ -284,17 +285,19 @@ async fn perf_callback(k: &Kernel, trace: &[u64], cookie: u64) {
         [Named::UnwindCallback, Named::IterateSb, Named::IterateCtx, Named::DeferredOutput];
     k.enter(&FUNCTIONS).await;
     k.step(Point::DeferredOutput, |s| {
-        if !s.instances().any(|(_, event, _)| event.defer) {
-            return;
-        }
-        s.perf.records.push(Record::CallchainDeferred {
+        let record = Record::CallchainDeferred {
             pid: s.task.pid,
             tid: s.task.tid,
             time: s.cpu.clock,
             cpu: s.cpu.id,
             cookie,
             ips: trace.to_vec(),
-        });
+        };
+        s.record_in_rings(&record);
+        let listens = |output: &Output| matches!(output, Output::Session(_));
+        if s.instances().any(|(_, event, i)| event.defer && listens(&i.output)) {
+            s.perf.records.push(record);
+        }
     })
     .await;
     k.leave(&FUNCTIONS).await;

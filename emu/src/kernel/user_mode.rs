@@ -74,6 +74,7 @@ impl State {
 
 /// Runs user code until something happens.
 fn run_user(state: &mut State) -> Result<Exit, EngineError> {
+    state.compact_events();
     let budget = user_budget(state);
     state.load_engine();
     state.core.set_clock(state.cpu.clock);

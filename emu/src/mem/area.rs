@@ -60,6 +60,8 @@ pub struct AreaFlags {
     /// Stores can never be allowed (`VM_MAYWRITE` is clear): a shared mapping of a file
     /// that is not open for writing.
     pub read_only: bool,
+    /// A child does not get it (`VM_DONTCOPY`).
+    pub dont_copy: bool,
     /// `MAP_NORESERVE`: the length may exceed the machine's memory.
     pub no_reserve: bool,
 }

@@ -20,6 +20,9 @@ impl Mm {
         }
         let mut table = PageTable::default();
         for va in self.table.present_in(0, u64::MAX) {
+            if self.area(va).is_some_and(|area| area.flags.dont_copy) {
+                continue;
+            }
             let Some(pte) = self.table.get_mut(va) else { continue };
             if pte.owned {
                 pte.perms.write = false;
@@ -29,7 +32,7 @@ impl Mm {
             table.set(va, *pte);
         }
         self.stale = true;
-        Ok(Mm {
+        let mut child = Mm {
             id,
             users: 1,
             arch: self.arch,
@@ -44,7 +47,16 @@ impl Mm {
             sframe: None,
             total: self.total,
             tops: self.tops.clone(),
-        })
+        };
+        let not_copied: Vec<(u64, u64)> = self
+            .areas()
+            .filter(|area| area.flags.dont_copy)
+            .map(|area| (area.start, area.end))
+            .collect();
+        for (start, end) in not_copied {
+            child.clear(arena, start, end)?;
+        }
+        Ok(child)
     }
 
     /// The last task that had it is gone: its pages are free.

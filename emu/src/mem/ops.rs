@@ -38,6 +38,19 @@ impl Mm {
         len: u64,
         prot: Prot,
         flags: AreaFlags,
+        backing: Backing,
+    ) -> Result<u64, Errno> {
+        self.map_named(arena, place, (len, ""), prot, flags, backing)
+    }
+
+    /// The same, with a name for `/proc/self/maps`.
+    pub fn map_named(
+        &mut self,
+        arena: &mut Arena,
+        place: Place,
+        (len, name): (u64, &'static str),
+        prot: Prot,
+        flags: AreaFlags,
         mut backing: Backing,
     ) -> Result<u64, Errno> {
         let len = page_up(len).filter(|&l| l != 0).ok_or(Errno::ENOMEM)?;
@@ -56,7 +69,7 @@ impl Mm {
             backing = Backing::File { object: Rc::new(Object::anonymous(len)), offset: 0 };
         }
         self.clear(arena, start, end)?;
-        self.insert(Area { start, end, prot, flags, backing, name: "" })?;
+        self.insert(Area { start, end, prot, flags, backing, name })?;
         Ok(start)
     }
 

@@ -13,8 +13,14 @@ use crate::mem::mm::MmId;
 
 const AT: u64 = 0x10_0000_0000;
 const ANYWHERE: Place = Place::Hint(0);
-const SHARED: AreaFlags =
-    AreaFlags { shared: true, grows_down: false, heap: false, read_only: false, no_reserve: false };
+const SHARED: AreaFlags = AreaFlags {
+    shared: true,
+    grows_down: false,
+    heap: false,
+    read_only: false,
+    dont_copy: false,
+    no_reserve: false,
+};
 const MOVE: RemapFlags = RemapFlags { may_move: true, fixed: None, keep: false };
 
 struct Lab {

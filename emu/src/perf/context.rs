@@ -1,23 +1,67 @@
 //! The events that are open on one task, or on one CPU (`struct perf_event_context`).
 //!
 //! ```text
-//! Session::events     what is counted and sampled: the attributes
-//!   └─ Instance       one of them on one task or CPU, with its counter
+//! Session::events, Opened   what is counted and sampled: the attributes
+//!   └─ Instance             one of them on one task or CPU, with its counter
 //! ```
 //!
-//! A task that is forked gets instances of its parent's events (`inherit`), each at the beginning of a
-//! period. When a context is closed, what its instances counted is added to the totals.
+//! An instance's records go to the session's profile or to the ring of the event that a guest
+//! opened ([`Output`]); all else is the same. A task that is forked gets instances of its parent's
+//! events (`inherit`), each at the beginning of a period. When a context is closed, what its
+//! instances counted is added to the totals.
 
+use std::rc::Rc;
+
+use crate::perf::opened::{Opened, Totals};
 use crate::perf::pmu::Counter;
 use crate::perf::record::{Event, EventKind, Time};
+
+/// Where the records of an instance go.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// To the profile: this event of the session.
+    Session(usize),
+    /// To the ring of an event that a guest opened.
+    Ring(Rc<Opened>),
+}
+
+/// What a guest's event needs besides its counter; the session's are on all the time.
+#[derive(Clone, Debug, Default)]
+pub struct Switch {
+    /// `PERF_EVENT_STATE_INACTIVE` or above; below: off.
+    pub on: bool,
+    /// The next `execve` turns it on.
+    pub on_exec: bool,
+    /// It was opened on this task, not inherited.
+    pub own: bool,
+    /// Its own id, of an inherited one not its parent's.
+    pub stream_id: u64,
+    /// Its event can no longer be reached: it is passed over, and taken out when nobody
+    /// works with its place.
+    pub gone: bool,
+    /// What its counter showed when it was set back.
+    base: u64,
+    /// Time until [`Switch::since`].
+    times: Totals,
+    /// When the times were brought up to date; they run while the context is on a CPU.
+    since: Option<Time>,
+    /// It is on and so is its leader.
+    enabled: bool,
+}
 
 /// One event, open somewhere.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Index into the session's events.
-    pub event: usize,
+    /// Its attributes.
+    pub event: Rc<Event>,
+    /// Where its records go.
+    pub output: Output,
     /// Its counter.
     pub counter: Counter,
+    /// It counts: always true of the session's.
+    pub active: bool,
+    /// The state of a guest's.
+    pub switch: Switch,
     /// When the timer of a `cpu-clock` or `task-clock` fires; `Time::MAX` for other events.
     pub deadline: Time,
     /// What was left until then when the task was switched out.
@@ -29,6 +73,8 @@ pub struct Instance {
 pub struct Context {
     /// In the order in which they were opened.
     pub instances: Vec<Instance>,
+    /// Some of them are gone.
+    stale: bool,
 }
 
 /// Which instance of those that are active: the task's come before the CPU's.
@@ -40,49 +86,215 @@ pub struct Slot {
     pub index: usize,
 }
 
+impl Switch {
+    /// That of an event's own instance: on or off, until `execve` or not.
+    pub fn new(on: bool, on_exec: bool, id: u64) -> Switch {
+        Switch { on, on_exec, own: true, stream_id: id, ..Switch::default() }
+    }
+}
+
 impl Instance {
-    /// Event number `index`, opened at `now`.
+    /// Event number `index` of the session, opened at `now`.
     pub fn new(index: usize, event: &Event, now: Time) -> Instance {
         let counter = Counter::new(event);
-        let deadline = match event.kind {
-            EventKind::CpuClock | EventKind::TaskClock => now.saturating_add(counter.period),
-            _ => Time::MAX,
+        let deadline = match is_clock(event) {
+            true => now.saturating_add(counter.period),
+            false => Time::MAX,
         };
-        Instance { event: index, counter, deadline, left: 0 }
+        Instance {
+            event: Rc::new(event.clone()),
+            output: Output::Session(index),
+            counter,
+            active: true,
+            switch: Switch::default(),
+            deadline,
+            left: 0,
+        }
     }
+
+    /// An event that a guest opened, not active yet.
+    pub fn of_guest(opened: &Rc<Opened>, switch: Switch) -> Instance {
+        let counter = Counter::new(&opened.event);
+        let left = counter.period;
+        let output = Output::Ring(opened.clone());
+        let (event, deadline) = (opened.event.clone(), Time::MAX);
+        Instance { event, output, counter, active: false, switch, deadline, left }
+    }
+
+    /// The guest's event that it belongs to.
+    pub const fn opened(&self) -> Option<&Rc<Opened>> {
+        match &self.output {
+            Output::Ring(opened) => Some(opened),
+            Output::Session(_) => None,
+        }
+    }
+
+    /// Whether it belongs to this event.
+    pub fn is_of(&self, event: &Rc<Opened>) -> bool {
+        self.opened().is_some_and(|opened| Rc::ptr_eq(opened, event)) && !self.switch.gone
+    }
+
+    /// What it has counted until `now`.
+    pub fn totals(&self, now: Time) -> Totals {
+        let switch = &self.switch;
+        let more = switch.since.map_or(0, |since| now.saturating_sub(since));
+        let enabled = switch.times.enabled + if switch.enabled { more } else { 0 };
+        let running = switch.times.running + if self.active { more } else { 0 };
+        let count = if is_clock(&self.event) { running } else { self.counter.total };
+        Totals { count: count.wrapping_sub(switch.base), enabled, running }
+    }
+
+    /// Its count is 0 from now on (`PERF_EVENT_IOC_RESET`).
+    pub fn reset(&mut self, now: Time) {
+        let base = self.switch.base;
+        self.switch.base = base.wrapping_add(self.totals(now).count);
+    }
+
+    /// A period of its own (`PERF_EVENT_IOC_PERIOD`), begun at once.
+    pub fn set_period(&mut self, event: Rc<Event>, now: Time) {
+        let mut counter = Counter::new(&event);
+        (counter.total, counter.samples) = (self.counter.total, self.counter.samples);
+        counter.missed = self.counter.missed;
+        self.left = counter.period;
+        if self.deadline != Time::MAX {
+            self.deadline = now.saturating_add(counter.period);
+        }
+        (self.counter, self.event) = (counter, event);
+    }
+
+    /// The times until `now` are counted.
+    fn accrue(&mut self, now: Time) {
+        let Totals { enabled, running, .. } = self.totals(now);
+        self.switch.times = Totals { count: 0, enabled, running };
+        self.switch.since = self.switch.since.map(|_| now);
+    }
+
+    fn set_active(&mut self, active: bool, now: Time) {
+        if self.active == active {
+            return;
+        }
+        self.active = active;
+        if is_clock(&self.event) {
+            match active {
+                true => self.deadline = now.saturating_add(self.left),
+                false => {
+                    self.left = self.deadline.saturating_sub(now);
+                    self.deadline = Time::MAX;
+                }
+            }
+        }
+    }
+
+    /// That of a child: the parent's present period, begun anew.
+    fn child(&self, stream_id: u64) -> Instance {
+        let counter = self.counter.inherited();
+        let period = counter.period;
+        let of_session = matches!(self.output, Output::Session(_));
+        let timer = of_session && self.deadline != Time::MAX;
+        Instance {
+            event: self.event.clone(),
+            output: self.output.clone(),
+            counter,
+            active: of_session,
+            switch: Switch {
+                on: self.switch.on,
+                on_exec: self.switch.on_exec,
+                stream_id,
+                ..Switch::default()
+            },
+            deadline: if timer { period } else { Time::MAX },
+            left: period,
+        }
+    }
+}
+
+fn is_clock(event: &Event) -> bool {
+    matches!(event.kind, EventKind::CpuClock | EventKind::TaskClock)
 }
 
 impl Context {
     /// Opens all of `events` at `now`.
     pub fn open(events: &[Event], now: Time) -> Context {
         let instances = events.iter().enumerate().map(|(i, e)| Instance::new(i, e, now)).collect();
-        Context { instances }
+        Context { instances, stale: false }
     }
 
-    /// What a child of the task gets (`inherit_event`): the parent's present period, begun
-    /// anew.
-    pub fn inherited(&self) -> Context {
-        let instances = self.instances.iter().map(|instance| {
-            let counter = instance.counter.inherited();
-            let period = counter.period;
-            let deadline = if instance.deadline == Time::MAX { Time::MAX } else { period };
-            Instance { event: instance.event, counter, deadline, left: period }
-        });
-        Context { instances: instances.collect() }
+    /// What a child of the task gets (`inherit_event`), of the guest's events those for which
+    /// `wanted` holds. `next_id` gives them ids.
+    pub fn inherited(
+        &self,
+        wanted: impl Fn(&Opened) -> bool,
+        mut next_id: impl FnMut() -> u64,
+    ) -> Context {
+        let inherits = |i: &&Instance| match &i.output {
+            Output::Session(_) => true,
+            Output::Ring(opened) => !i.switch.gone && wanted(opened),
+        };
+        let child = |i: &Instance| match &i.output {
+            Output::Session(_) => i.child(0),
+            Output::Ring(_) => i.child(next_id()),
+        };
+        let instances = self.instances.iter().filter(inherits).map(child).collect();
+        Context { instances, stale: false }
     }
 
-    /// The task leaves its CPU at `now`: its timers stand still.
+    /// The task leaves its CPU at `now`: its timers stand still, and the guest's events count
+    /// no more.
     pub fn sched_out(&mut self, now: Time) {
-        for instance in self.instances.iter_mut().filter(|i| i.deadline != Time::MAX) {
-            instance.left = instance.deadline.saturating_sub(now);
+        for instance in &mut self.instances {
+            if instance.opened().is_some() {
+                instance.accrue(now);
+                instance.set_active(false, now);
+                instance.switch.since = None;
+            } else if instance.deadline != Time::MAX {
+                instance.left = instance.deadline.saturating_sub(now);
+            }
         }
     }
 
-    /// The task runs again, from `now` on.
-    pub fn sched_in(&mut self, now: Time) {
-        for instance in self.instances.iter_mut().filter(|i| i.deadline != Time::MAX) {
-            instance.deadline = now.saturating_add(instance.left);
+    /// The task runs again, from `now` on, on this CPU.
+    pub fn sched_in(&mut self, now: Time, cpu: u32) {
+        for instance in &mut self.instances {
+            if instance.opened().is_some() {
+                instance.switch.since = Some(now);
+            } else if instance.deadline != Time::MAX {
+                instance.deadline = now.saturating_add(instance.left);
+            }
         }
+        self.settle(now, cpu);
+    }
+
+    /// Events were opened, turned on or off, or are gone: which count from now on. The context
+    /// is on `cpu`.
+    pub fn settle(&mut self, now: Time, cpu: u32) {
+        for index in 0..self.instances.len() {
+            let Some(opened) = self.instances[index].opened().cloned() else { continue };
+            let leader = opened.group_leader();
+            let on = |i: &Instance| i.is_of(&leader) && i.switch.on;
+            let leads = Rc::ptr_eq(&leader, &opened);
+            let led = leads || self.instances.iter().any(on);
+            let instance = &mut self.instances[index];
+            instance.accrue(now);
+            self.stale |= instance.switch.gone;
+            instance.switch.enabled = instance.switch.on && led && !instance.switch.gone;
+            let here = opened.target.cpu().is_none_or(|wanted| wanted == cpu);
+            let active = instance.switch.enabled && here;
+            instance.set_active(active, now);
+            instance.switch.since = Some(now);
+        }
+    }
+
+    /// Takes out what is gone. Nobody may work with a [`Slot`] of it.
+    pub fn compact(&mut self) {
+        if std::mem::take(&mut self.stale) {
+            self.instances.retain(|instance| !instance.switch.gone);
+        }
+    }
+
+    /// The same of a context that is on no CPU, where nothing is settled.
+    pub fn compact_at_rest(&mut self) {
+        self.stale = true;
+        self.compact();
     }
 
     /// When the next timer fires.

@@ -145,8 +145,20 @@ impl EventKind {
             | EventKind::CpuClock
             | EventKind::TaskClock
             | EventKind::PageFaults
-            | EventKind::ContextSwitches => false,
+            | EventKind::ContextSwitches
+            | EventKind::Dummy => false,
         }
+    }
+
+    /// A tracepoint whose raw data anybody may have of his own tasks (`TRACE_EVENT_FL_CAP_ANY`).
+    pub const fn is_for_anybody(self) -> bool {
+        matches!(
+            self,
+            EventKind::SysEnter
+                | EventKind::SysExit
+                | EventKind::SysEnterOf(_)
+                | EventKind::SysExitOf(_)
+        )
     }
 
     /// The rate when neither `-c` nor `-F` was given, from perf's default frequency:

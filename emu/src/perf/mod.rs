@@ -9,20 +9,30 @@
 //!
 //! * [`event`]: parsing of `-e` and the attributes of an event.
 //! * [`context`]: which events are open on a task or a CPU.
+//! * [`attr`], [`opened`], [`ring`]: events that a guest opens: what the kernel takes, what it
+//!   keeps of them, the ring buffer that the guest maps.
 //! * [`pmu`]: counters, periods, frequency.
 //! * [`callchain`]: walking the emulated kernel stack, then the user stack.
 //! * [`merge`]: deferred callchains and the user stacks that belong to them.
 //! * [`session`]: events that are open, records on their way to the exporter.
-//! * [`record`]: the records themselves.
+//! * [`record`]: the records themselves; [`encode`]: their bytes, with the numbers of [`abi`];
+//!   [`formats`], [`payload`]: tracepoints, their text formats and the bytes of their samples.
 //!
 //! **The cycle model.** One retired instruction is one cycle is one nanosecond: the CPU
 //! runs at 1 GHz with one instruction a cycle. Modelled kernel steps cost what
 //! [`crate::kernel::Point::cost`] says, in the same unit.
 
+pub mod abi;
+pub mod attr;
 pub mod callchain;
 pub mod context;
+pub mod encode;
 pub mod event;
+pub mod formats;
 pub mod merge;
+pub mod opened;
+pub mod payload;
 pub mod pmu;
 pub mod record;
+pub mod ring;
 pub mod session;

@@ -323,6 +323,8 @@ pub enum EventKind {
     PageFaults,
     /// `PERF_COUNT_SW_CONTEXT_SWITCHES`
     ContextSwitches,
+    /// `PERF_COUNT_SW_DUMMY`: counts nothing; for the records that tell of tasks and mappings.
+    Dummy,
     /// Tracepoint `raw_syscalls:sys_enter`
     SysEnter,
     /// Tracepoint `raw_syscalls:sys_exit`

@@ -1,5 +1,8 @@
 //! Events that are open, and records on their way to the exporter.
 
+use std::rc::Rc;
+
+use crate::perf::opened::Opened;
 use crate::perf::pmu::Counter;
 use crate::perf::record::{EventKind, Record, Session};
 
@@ -12,17 +15,34 @@ pub struct Perf {
     pub totals: Vec<Counter>,
     /// Records not yet handed to the exporter. Those of one CPU are in time order.
     pub records: Vec<Record>,
+    /// Events that guests opened and can still reach.
+    pub opened: Vec<Rc<Opened>>,
+    /// The id of the newest of them, or of what inherited it.
+    pub last_id: u64,
 }
 
 impl Perf {
     /// The events of `session`, open nowhere yet.
     pub fn new(session: Session) -> Perf {
-        let totals = session.events.iter().map(Counter::new).collect();
-        Perf { session, totals, records: Vec::new() }
+        let totals: Vec<Counter> = session.events.iter().map(Counter::new).collect();
+        let last_id = totals.len() as u64;
+        Perf { session, totals, records: Vec::new(), opened: Vec::new(), last_id }
     }
 
     /// Whether an event of this kind was asked for.
     pub fn wants(&self, kind: EventKind) -> bool {
-        self.session.events.iter().any(|e| e.kind == kind)
+        self.kinds().any(|k| k == kind)
+    }
+
+    /// The kinds of all events that were asked for.
+    pub fn kinds(&self) -> impl Iterator<Item = EventKind> {
+        let session = self.session.events.iter().map(|e| e.kind);
+        session.chain(self.opened.iter().map(|o| o.event.kind))
+    }
+
+    /// An id for one more event.
+    pub const fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
     }
 }

@@ -2,8 +2,8 @@
 
 use arch::Arch;
 
-use super::abi::{ATTR_SIZE, READ_FORMAT_ID, event_type, flag, sample_type};
-use super::formats;
+use crate::perf::abi::{ATTR_SIZE, event_type, flag, read_format, sample_type};
+use crate::perf::formats;
 use crate::perf::record::{Event, EventKind, Rate, Session};
 
 /// Mask of the link register in `sample_regs_user` (`PERF_REG_ARM64_LR`).
@@ -95,7 +95,7 @@ impl Attr {
         b.extend(self.config.to_le_bytes());
         b.extend(self.period_or_freq.to_le_bytes());
         b.extend(self.sample_type.to_le_bytes());
-        b.extend(READ_FORMAT_ID.to_le_bytes());
+        b.extend(read_format::ID.to_le_bytes());
         b.extend(self.flags.to_le_bytes());
         b.resize(80, 0); // wakeup_events to branch_sample_type
         b.extend(self.regs_user.to_le_bytes());
@@ -115,6 +115,7 @@ fn kind_and_config(kind: EventKind) -> (u32, u64) {
         EventKind::TaskClock => (event_type::SOFTWARE, 1),
         EventKind::PageFaults => (event_type::SOFTWARE, 2),
         EventKind::ContextSwitches => (event_type::SOFTWARE, 3),
+        EventKind::Dummy => (event_type::SOFTWARE, 9),
         EventKind::SysEnter
         | EventKind::SysExit
         | EventKind::SysEnterOf(_)

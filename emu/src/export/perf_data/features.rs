@@ -4,10 +4,10 @@
 
 use arch::Arch;
 
-use super::abi::{ATTR_SIZE, feature};
 use super::attr::Attr;
 use super::tracing_data;
 use crate::export::ExportError;
+use crate::perf::abi::{ATTR_SIZE, feature};
 use crate::perf::record::{Sample, Session, Time};
 
 /// Host name in the header.

@@ -10,8 +10,9 @@
 //! 6.1 and in the source of later ones). `[kernel.kallsyms]` must exist, or
 //! `perf report` warns; so it is put where no function is.
 
-use super::abi::{KSYMBOL_TYPE_OOL, misc, record};
-use super::records::{Encoder, Mmap2, SampleId, push_marker, push_padded};
+use super::records::{Encoder, kernel_mmap, ksymbol};
+use crate::perf::abi::{KSYMBOL_TYPE_OOL, record};
+use crate::perf::encode::{Mmap2, push_marker, push_padded};
 use crate::perf::record::{FileId, KernelSymbol, Session};
 
 /// Length of the map of the kernel image, and granule of its place.
@@ -33,7 +34,7 @@ pub fn preamble(session: &Session, encoder: &Encoder) -> Vec<u8> {
             body.extend(KSYMBOL_TYPE_OOL.to_le_bytes());
             body.extend(0u16.to_le_bytes()); // flags: registered
             push_padded(&mut body, f.name);
-            encoder.push(&mut out, record::KSYMBOL, 0, &body, SampleId::default());
+            encoder.push(&mut out, &ksymbol(body), 0);
         }
     }
     push_marker(&mut out, record::FINISHED_INIT);
@@ -84,7 +85,7 @@ fn kernel_map(functions: &[Function<'_>], encoder: &Encoder, out: &mut Vec<u8>) 
         flags: 2,
     };
     let body = map.body(&FileId::None, b"[kernel.kallsyms]_text");
-    encoder.push(out, record::MMAP2, misc::KERNEL, &body, SampleId::default());
+    encoder.push(out, &kernel_mmap(body), 0);
 }
 
 #[cfg(test)]

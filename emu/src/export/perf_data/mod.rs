@@ -11,10 +11,8 @@
 //! and features follow at the end, which makes a run that was interrupted end
 //! in a whole file too.
 
-pub mod abi;
 pub mod attr;
 pub mod features;
-pub mod formats;
 mod kernel;
 mod pipe;
 pub mod records;
@@ -25,12 +23,12 @@ use std::io::{Seek, SeekFrom, Write};
 
 pub use pipe::PerfDataPipe;
 
-use self::abi::{ATTR_SIZE, FILE_HEADER_SIZE, MAGIC};
 use self::attr::Attr;
 use self::features::Summary;
 use self::records::Encoder;
 use self::stream::RecordStream;
 use super::{ExportError, Sink};
+use crate::perf::abi::{ATTR_SIZE, FILE_HEADER_SIZE, MAGIC};
 use crate::perf::record::{Record, Session};
 
 /// Bytes of `struct perf_file_attr`: an attribute and the section of its ids.

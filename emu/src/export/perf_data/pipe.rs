@@ -3,12 +3,13 @@
 
 use std::io::Write;
 
-use super::abi::{EVENT_UPDATE_NAME, MAGIC, PIPE_HEADER_SIZE, record};
 use super::attr::Attr;
-use super::records::{Encoder, begin, end, push_padded};
+use super::records::Encoder;
 use super::stream::RecordStream;
 use super::{features, kernel, tracing_data};
 use crate::export::{ExportError, Sink};
+use crate::perf::abi::{EVENT_UPDATE_NAME, MAGIC, PIPE_HEADER_SIZE, record};
+use crate::perf::encode::{begin, end, push_padded};
 use crate::perf::record::{Record, Session};
 
 /// Longest name of an event in a stream; a record's size has 16 bits.

@@ -3,9 +3,10 @@
 
 use std::io::{self, Write};
 
-use super::abi::record;
-use super::records::{Encoder, push_marker};
+use super::records::Encoder;
 use crate::export::ExportError;
+use crate::perf::abi::record;
+use crate::perf::encode::push_marker;
 use crate::perf::record::Record;
 
 /// Bytes of records between two `PERF_RECORD_FINISHED_ROUND`.

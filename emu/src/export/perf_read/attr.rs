@@ -1,8 +1,8 @@
 //! `struct perf_event_attr` of a file: what decides how its records are laid out.
 
+use super::ReadError;
 use super::cursor::{Cursor, Words};
-use super::{ReadError, abi};
-use crate::export::perf_data::abi::{flag, sample_type};
+use crate::perf::abi::{self, flag, sample_type};
 
 /// One event of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl<'a> Attr<'a> {
         if self.samples(sample_type::IDENTIFIER) {
             return Some((0, 1));
         }
-        let before = sample_type::IP | sample_type::TID | sample_type::TIME | abi::sample::ADDR;
-        let behind = abi::sample::STREAM_ID | sample_type::CPU;
-        self.samples(abi::sample::ID).then(|| (count(before), 1 + count(behind)))
+        let before = sample_type::IP | sample_type::TID | sample_type::TIME | sample_type::ADDR;
+        let behind = sample_type::STREAM_ID | sample_type::CPU;
+        self.samples(sample_type::ID).then(|| (count(before), 1 + count(behind)))
     }
 }

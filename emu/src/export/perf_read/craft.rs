@@ -1,8 +1,9 @@
 //! Files made by hand, for tests: the corpus of the fuzz target.
 
-use super::abi::{read_format, record as more, sample};
-use crate::export::perf_data::abi::flag::{self, SAMPLE_ID_ALL};
-use crate::export::perf_data::abi::{record, sample_type as bit};
+use crate::perf::abi::flag::{self, SAMPLE_ID_ALL};
+use crate::perf::abi::{
+    self, read_format, record, record as more, sample_type as bit, sample_type as sample,
+};
 use crate::perf::record::context::{KERNEL, USER_DEFERRED};
 
 pub const KERNEL_IP: u64 = 0xffff_ffff_8100_0010;
@@ -139,10 +140,10 @@ pub fn two_events() -> Vec<u8> {
 
 /// A sample that has all fields.
 pub fn every_field() -> Vec<u8> {
-    let mut one = attr(super::abi::SAMPLE_TYPES, SAMPLE_ID_ALL);
+    let mut one = attr(abi::SAMPLE_TYPES, SAMPLE_ID_ALL);
     let mut set = |at: usize, word: u64| one[at..at + 8].copy_from_slice(&word.to_le_bytes());
     set(32, read_format::GROUP | read_format::EACH | read_format::TIMES);
-    set(72, super::abi::branch::HW_INDEX | super::abi::branch::COUNTERS);
+    set(72, abi::branch::HW_INDEX | abi::branch::COUNTERS);
     set(80, 0b101);
     set(96, 0b1);
     let mut body = vec![3, KERNEL_IP, tid(8), 10, 0xadd, 3, 4, 1, 1000];

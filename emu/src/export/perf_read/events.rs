@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::cursor::Cursor;
-use super::{Attr, ReadError, abi};
-use crate::export::perf_data::abi::record as kind;
+use super::{Attr, ReadError};
+use crate::perf::abi::{self, record as kind};
 
 /// The events of a file: at least one.
 #[derive(Clone, Debug)]

@@ -23,7 +23,6 @@
 //! Not read, with the reason: streams (`perf record -o -`), files of big-endian machines,
 //! compressed records, a recording that was killed before it wrote its header.
 
-pub mod abi;
 mod attr;
 #[cfg(test)]
 mod craft;
@@ -48,7 +47,7 @@ pub use sample::{BranchStack, Regs, Sample, UserStack};
 pub use trailer::Trailer;
 
 use self::cursor::Cursor;
-use super::perf_data::abi::{FILE_HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE};
+use crate::perf::abi::{FILE_HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE};
 
 /// A file in memory, its frame checked.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@
 use super::cursor::{Cursor, Words};
 use super::sample::Sample;
 use super::trailer::Trailer;
-use super::{Events, ReadError, abi};
-use crate::export::perf_data::abi::record as kind;
-use crate::export::perf_data::records::pair;
+use super::{Events, ReadError};
+use crate::perf::abi::{self, record as kind};
+use crate::perf::encode::pair;
 
 /// A record: header, body, trailer.
 #[derive(Clone, Debug, PartialEq, Eq)]

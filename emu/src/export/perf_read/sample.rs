@@ -1,10 +1,10 @@
 //! `PERF_RECORD_SAMPLE`: fields in the order of the wire, there if `sample_type` has their bit.
 
+use super::ReadError;
 use super::attr::Attr;
 use super::cursor::{Cursor, Words};
-use super::{ReadError, abi};
-use crate::export::perf_data::abi::sample_type as bit;
-use crate::export::perf_data::records::pair;
+use crate::perf::abi::{self, sample_type as bit};
+use crate::perf::encode::pair;
 
 /// The fields of a sample. Each `Option` is there if the event's `sample_type` has its bit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl<'a> Sample<'a> {
     ///
     /// [`ReadError`] if a field does not fit.
     pub fn read(attr: &Attr, c: &mut Cursor<'a>) -> Result<Sample<'a>, ReadError> {
-        use abi::sample as more;
+        use abi::sample_type as more;
         let mut s = Sample::default();
         let any = |bits: u64| attr.sample_type & bits != 0;
         let word = |c: &mut Cursor, bits: u64, field| any(bits).then(|| c.u64(field)).transpose();

@@ -1,10 +1,10 @@
 //! `struct sample_id`: the end of a kernel's record that is no sample.
 
+use super::ReadError;
 use super::attr::Attr;
 use super::cursor::Cursor;
-use super::{ReadError, abi};
-use crate::export::perf_data::abi::sample_type as bit;
-use crate::export::perf_data::records::pair;
+use crate::perf::abi::{self, sample_type as bit};
+use crate::perf::encode::pair;
 
 /// Who, when and where. Each `Option` is there if the event's `sample_type` has its bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +28,8 @@ impl Trailer {
     pub fn size(attr: &Attr) -> usize {
         let bits = bit::TID
             | bit::TIME
-            | abi::sample::ID
-            | abi::sample::STREAM_ID
+            | abi::sample_type::ID
+            | abi::sample_type::STREAM_ID
             | bit::CPU
             | bit::IDENTIFIER;
         8 * (attr.sample_type & bits).count_ones() as usize
@@ -41,7 +41,7 @@ impl Trailer {
     ///
     /// [`ReadError`] if there are fewer bytes than [`Trailer::size`].
     pub fn read(attr: &Attr, c: &mut Cursor) -> Result<Trailer, ReadError> {
-        use abi::sample as more;
+        use abi::sample_type as more;
         let has = |bits| attr.samples(bits);
         Ok(Trailer {
             pid_tid: has(bit::TID).then(|| c.pair("sample_id pid and tid")).transpose()?,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::cursor::Cursor;
 use super::{Attr, Feature, PerfFile, ReadError};
-use crate::export::perf_data::abi::{ATTR_SIZE, FILE_HEADER_SIZE, MAGIC, feature};
+use crate::perf::abi::{ATTR_SIZE, FILE_HEADER_SIZE, MAGIC, feature};
 
 impl PerfFile<'_> {
     /// The bytes of a file with the attributes and features of this one and the records

@@ -8,6 +8,7 @@ use arch::{Arch, Errno};
 
 use super::SysResult;
 use crate::kernel::State;
+use crate::kernel::perf_event::{ioctl as perf_ioctl, notify};
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags;
 use crate::kernel::vfs::tree::errno_of;
@@ -310,8 +311,12 @@ fn fcntl(s: &mut State, fd: i32, command: u64, argument: u64) -> SysResult {
         SETFD => s.task.fds.set_cloexec(fd, argument & 1 != 0).map(|()| 0),
         GETFL => Ok(u64::from(file.flags.get())),
         SETFL => {
-            // O_APPEND and O_NONBLOCK can be changed.
-            let changeable = flags::APPEND | 0o4000;
+            // O_APPEND and O_NONBLOCK can be changed, and O_ASYNC of what knows it.
+            let mut changeable = flags::APPEND | 0o4000;
+            if let Node::Perf(event) = &file.node {
+                changeable |= notify::ASYNC;
+                event.event().notify.borrow_mut().on = argument as u32 & notify::ASYNC != 0;
+            }
             let flags = file.flags.get();
             file.flags.set(flags & !changeable | argument as u32 & changeable);
             Ok(0)
@@ -323,7 +328,12 @@ fn fcntl(s: &mut State, fd: i32, command: u64, argument: u64) -> SysResult {
             s.write_user(argument, &F_UNLCK.to_le_bytes()).map(|()| 0)
         }
         SETLK | SETLKW => s.read_array::<32>(argument).map(|_| 0),
-        _ => Err(Errno::EINVAL),
+        _ => match &file.node {
+            Node::Perf(event) => {
+                notify::fcntl(s, event.event(), fd, command, argument).unwrap_or(Err(Errno::EINVAL))
+            }
+            _ => Err(Errno::EINVAL),
+        },
     }
 }
 
@@ -334,6 +344,9 @@ fn ioctl(s: &mut State, fd: i32, a: [u64; 6]) -> SysResult {
     let file = s.task.fds.get(fd)?.clone();
     match a[1] {
         FIOCLEX | FIONCLEX => s.task.fds.set_cloexec(fd, a[1] == FIOCLEX).map(|()| 0),
+        command if let Node::Perf(event) = &file.node => {
+            perf_ioctl::ioctl(s, event.event(), command, a[2])
+        }
         FIONREAD if matches!(file.node, Node::Null | Node::Zero | Node::Random) => {
             Err(Errno::ENOTTY)
         }
@@ -401,7 +414,10 @@ fn poll_once(s: &mut State, entries: u64, count: u64) -> SysResult {
         let mut entry = PollFd::from_bytes(&s.read_array(at)?);
         entry.revents = match s.task.fds.get(entry.fd) {
             _ if entry.fd < 0 => 0,
-            Ok(file) => readiness(&file.node, entry.events & READY),
+            Ok(file) => match &file.node {
+                Node::Perf(event) => notify::poll(s, event.event(), entry.events),
+                node => readiness(node, entry.events & READY),
+            },
             Err(_) => INVALID,
         };
         s.write_user(at + 6, &entry.revents.to_le_bytes())?;

@@ -9,6 +9,7 @@ use arch::{Errno, Signal};
 use super::SysResult;
 use super::files::{AT_FDCWD, resolve};
 use crate::engine::Access;
+use crate::kernel::perf_event::read::read as read_event;
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::host::Stream;
 use crate::kernel::vfs::open_file::flags;
@@ -249,6 +250,11 @@ fn read_chunk(
             chunk[..n].copy_from_slice(&bytes[from..from + n]);
             Ok(n)
         }
+        Node::Perf(event) => {
+            let bytes = read_event(s, event.event(), chunk.len() as u64)?;
+            chunk[..bytes.len()].copy_from_slice(&bytes);
+            Ok(bytes.len())
+        }
         Node::Directory(_) => Err(Errno::EISDIR),
         Node::Symlink(_) | Node::Stdout | Node::Stderr | Node::Other(..) => Err(Errno::EBADF),
     }
@@ -310,6 +316,7 @@ fn write_chunk(s: &mut State, file: &OpenFile, offset: u64, chunk: &[u8]) -> Res
         Node::Stdout => s.vfs.host.write_output(Stream::Out, chunk).map(|()| chunk.len()),
         Node::Stderr => s.vfs.host.write_output(Stream::Error, chunk).map(|()| chunk.len()),
         Node::Null | Node::Zero | Node::Random => Ok(chunk.len()),
+        Node::Perf(_) => Err(Errno::EINVAL),
         _ => Err(Errno::EBADF),
     }
 }
@@ -317,7 +324,7 @@ fn write_chunk(s: &mut State, file: &OpenFile, offset: u64, chunk: &[u8]) -> Res
 fn lseek(s: &mut State, fd: i32, offset: i64, whence: u32) -> SysResult {
     let file = s.task.fds.get(fd)?;
     let size = match &file.node {
-        Node::Stdin | Node::Stdout | Node::Stderr | Node::Pipe(_) => return Err(Errno::ESPIPE),
+        node if node.is_stream() => return Err(Errno::ESPIPE),
         // `null_lseek`
         Node::Null | Node::Zero => {
             file.offset.set(0);

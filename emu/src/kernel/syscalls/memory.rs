@@ -1,15 +1,19 @@
 //! `mmap` and its family, `brk`.
 
+use std::rc::Rc;
+
 use arch::Errno;
 use arch::syscalls::Sysno;
 
 use super::SysResult;
 use crate::kernel::State;
-use crate::kernel::vfs::Vfs;
+use crate::kernel::perf_event::map;
+use crate::kernel::vfs::{Node, Vfs};
 use crate::mem::object::MAX_LEN;
 use crate::mem::ops::Place;
 use crate::mem::remap::RemapFlags;
 use crate::mem::{AreaFlags, Backing, PAGE, Prot, page_up};
+use crate::perf::opened::Opened;
 
 const MAP_SHARED: u64 = 0x01;
 const MAP_PRIVATE: u64 = 0x02;
@@ -80,15 +84,22 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
     if !anonymous && offset.checked_add(whole).is_none_or(|end| end > MAX_LEN) {
         return Err(Errno::EOVERFLOW);
     }
+    let event = match anonymous {
+        true => None,
+        false => match &s.task.fds.get(fd as i32)?.node {
+            Node::Perf(event) => Some(event.event().clone()),
+            _ => None,
+        },
+    };
+    if let Some(event) = event {
+        let wanted = map::Wanted { len: whole, offset, shared, writable: prot & 2 != 0 };
+        return map_event(s, &event, wanted, place_of(addr, flags), Prot::from_bits(prot));
+    }
     let (file, writable) = match anonymous {
         false => Vfs::mappable(&*s.task.fds.get(fd as i32)?, prot & 2 != 0 && shared)?,
         true => (None, true),
     };
-    let place = match (flags & MAP_FIXED_NOREPLACE != 0, flags & MAP_FIXED != 0) {
-        (true, _) => Place::FixedNoReplace(addr),
-        (false, true) => Place::Fixed(addr),
-        (false, false) => Place::Hint(addr),
-    };
+    let place = place_of(addr, flags);
     let backing = match file {
         Some(object) => Backing::File { object, offset },
         None => Backing::Anonymous,
@@ -98,19 +109,41 @@ fn mmap(s: &mut State, a: [u64; 6]) -> SysResult {
         grows_down,
         heap: false,
         read_only: shared && !writable,
+        dont_copy: false,
         no_reserve: flags & MAP_NORESERVE != 0,
     };
     let protection = Prot::from_bits(prot);
     let start = s.mm.map(&mut s.arena, place, len, protection, area, backing)?;
-    if protection.exec {
-        s.record_mapping(start);
-    }
+    s.record_mapping(start);
     if flags & MAP_POPULATE != 0
         && let Some(end) = page_up(start + len)
     {
         // Failure to populate is not an error of `mmap`.
         let _ = s.mm.populate(&mut s.arena, start, end, protection.write);
     }
+    Ok(start)
+}
+
+const fn place_of(addr: u64, flags: u64) -> Place {
+    match (flags & MAP_FIXED_NOREPLACE != 0, flags & MAP_FIXED != 0) {
+        (true, _) => Place::FixedNoReplace(addr),
+        (false, true) => Place::Fixed(addr),
+        (false, false) => Place::Hint(addr),
+    }
+}
+
+/// The ring of a performance event. It is not copied at fork.
+fn map_event(
+    s: &mut State,
+    event: &Rc<Opened>,
+    wanted: map::Wanted,
+    place: Place,
+    prot: Prot,
+) -> SysResult {
+    let backing = map::ring(s, event, wanted)?;
+    let flags = AreaFlags { shared: true, dont_copy: true, ..AreaFlags::default() };
+    let start =
+        s.mm.map_named(&mut s.arena, place, (wanted.len, map::NAME), prot, flags, backing)?;
     Ok(start)
 }
 

@@ -13,10 +13,13 @@ mod futex;
 mod identity;
 mod io;
 mod memory;
+mod perf_event;
 mod process;
 mod signals;
 mod time;
 
+#[cfg(test)]
+mod perf_event_tests;
 #[cfg(test)]
 mod tests;
 
@@ -137,6 +140,7 @@ fn call(state: &mut State, sysno: Sysno, mut args: [u64; 6]) -> u64 {
         .or_else(|| files::call(state, sysno, args))
         .or_else(|| attributes::call(state, sysno, args))
         .or_else(|| memory::call(state, sysno, args))
+        .or_else(|| perf_event::call(state, sysno, args))
         .or_else(|| time::call(state, sysno, args))
         .or_else(|| process::call(state, sysno, args))
         .or_else(|| futex::call(state, sysno, args))
@@ -155,6 +159,7 @@ impl State {
     /// What the present call keeps while it waits is forgotten; returns the bytes that it has moved.
     fn end_of_call(&mut self) -> u64 {
         self.task.deadline = None;
+        self.release_events();
         std::mem::take(&mut self.task.moved)
     }
 }

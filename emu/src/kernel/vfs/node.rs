@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::vfs::PipeEnd;
 use crate::mem::Object;
+use crate::perf::opened::EventFile;
 
 /// `S_IFMT` values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,6 +28,8 @@ pub enum FileType {
     Block = 0o060000,
     /// `S_IFSOCK`
     Socket = 0o140000,
+    /// None: a file of `anon_inodefs`.
+    Anonymous = 0,
 }
 
 /// What `stat` tells.
@@ -110,6 +113,8 @@ pub enum Node {
     Stderr,
     /// One end of a pipe.
     Pipe(Rc<PipeEnd>),
+    /// A performance event.
+    Perf(Rc<EventFile>),
     /// `/dev/null`
     Null,
     /// `/dev/zero`
@@ -132,7 +137,7 @@ pub fn inode_of(path: &str) -> u64 {
 impl Node {
     /// Whether it has no positions: a pipe, and the standard files, which are like pipes.
     pub const fn is_stream(&self) -> bool {
-        matches!(self, Node::Stdin | Node::Stdout | Node::Stderr | Node::Pipe(_))
+        matches!(self, Node::Stdin | Node::Stdout | Node::Stderr | Node::Pipe(_) | Node::Perf(_))
     }
 
     /// What `stat` tells.
@@ -169,6 +174,8 @@ impl Node {
             Node::Stdout => plain(FileType::Fifo, 0o600, 11),
             Node::Stderr => plain(FileType::Fifo, 0o600, 12),
             Node::Pipe(end) => plain(FileType::Fifo, 0o600, end.pipe.inode),
+            // Every file of `anon_inodefs` has the same inode.
+            Node::Perf(_) => plain(FileType::Anonymous, 0o600, 13),
             Node::Null => device(0x103),
             Node::Zero => device(0x105),
             Node::Random => device(0x109),

@@ -1,5 +1,5 @@
 //! Numbers of `include/uapi/linux/perf_event.h` and of the `perf.data` format
-//! (`tools/perf/Documentation/perf.data-file-format.txt`) that the writer uses.
+//! (`tools/perf/Documentation/perf.data-file-format.txt`).
 
 /// Bytes of `struct perf_event_attr` that are written (`PERF_ATTR_SIZE_VER7`).
 ///
@@ -15,6 +15,12 @@ pub mod event_type {
     pub const SOFTWARE: u32 = 1;
     /// `PERF_TYPE_TRACEPOINT`
     pub const TRACEPOINT: u32 = 2;
+    /// `PERF_TYPE_HW_CACHE`
+    pub const HW_CACHE: u32 = 3;
+    /// `PERF_TYPE_RAW`
+    pub const RAW: u32 = 4;
+    /// `PERF_TYPE_BREAKPOINT`
+    pub const BREAKPOINT: u32 = 5;
 }
 
 /// Bits of `perf_event_attr.sample_type`
@@ -37,6 +43,36 @@ pub mod sample_type {
     pub const REGS_USER: u64 = 1 << 12;
     /// `PERF_SAMPLE_IDENTIFIER`
     pub const IDENTIFIER: u64 = 1 << 16;
+    /// `PERF_SAMPLE_ADDR`
+    pub const ADDR: u64 = 1 << 3;
+    /// `PERF_SAMPLE_READ`
+    pub const READ: u64 = 1 << 4;
+    /// `PERF_SAMPLE_ID`
+    pub const ID: u64 = 1 << 6;
+    /// `PERF_SAMPLE_STREAM_ID`
+    pub const STREAM_ID: u64 = 1 << 9;
+    /// `PERF_SAMPLE_BRANCH_STACK`
+    pub const BRANCH_STACK: u64 = 1 << 11;
+    /// `PERF_SAMPLE_STACK_USER`
+    pub const STACK_USER: u64 = 1 << 13;
+    /// `PERF_SAMPLE_WEIGHT` or `PERF_SAMPLE_WEIGHT_STRUCT`: one word either way
+    pub const WEIGHT: u64 = 1 << 14 | 1 << 24;
+    /// `PERF_SAMPLE_DATA_SRC`
+    pub const DATA_SRC: u64 = 1 << 15;
+    /// `PERF_SAMPLE_TRANSACTION`
+    pub const TRANSACTION: u64 = 1 << 17;
+    /// `PERF_SAMPLE_REGS_INTR`
+    pub const REGS_INTR: u64 = 1 << 18;
+    /// `PERF_SAMPLE_PHYS_ADDR`
+    pub const PHYS_ADDR: u64 = 1 << 19;
+    /// `PERF_SAMPLE_AUX`
+    pub const AUX: u64 = 1 << 20;
+    /// `PERF_SAMPLE_CGROUP`
+    pub const CGROUP: u64 = 1 << 21;
+    /// `PERF_SAMPLE_DATA_PAGE_SIZE`
+    pub const DATA_PAGE_SIZE: u64 = 1 << 22;
+    /// `PERF_SAMPLE_CODE_PAGE_SIZE`
+    pub const CODE_PAGE_SIZE: u64 = 1 << 23;
 }
 
 /// Bits of the flag word of `perf_event_attr` (bit fields at offset 40)
@@ -49,6 +85,10 @@ pub mod flag {
     pub const EXCLUDE_USER: u64 = 1 << 4;
     /// `exclude_kernel`
     pub const EXCLUDE_KERNEL: u64 = 1 << 5;
+    /// `pinned`
+    pub const PINNED: u64 = 1 << 2;
+    /// `exclusive`
+    pub const EXCLUSIVE: u64 = 1 << 3;
     /// `exclude_hv`
     pub const EXCLUDE_HV: u64 = 1 << 6;
     /// `mmap`
@@ -61,6 +101,38 @@ pub mod flag {
     pub const ENABLE_ON_EXEC: u64 = 1 << 12;
     /// `task`
     pub const TASK: u64 = 1 << 13;
+    /// `exclude_idle`
+    pub const EXCLUDE_IDLE: u64 = 1 << 7;
+    /// `watermark`
+    pub const WATERMARK: u64 = 1 << 14;
+    /// `precise_ip`, two bits.
+    pub const PRECISE_IP: u64 = 3 << 15;
+    /// `mmap_data`
+    pub const MMAP_DATA: u64 = 1 << 17;
+    /// `use_clockid`
+    pub const USE_CLOCKID: u64 = 1 << 25;
+    /// `context_switch`
+    pub const CONTEXT_SWITCH: u64 = 1 << 26;
+    /// `write_backward`
+    pub const WRITE_BACKWARD: u64 = 1 << 27;
+    /// `namespaces`
+    pub const NAMESPACES: u64 = 1 << 28;
+    /// `bpf_event`
+    pub const BPF_EVENT: u64 = 1 << 30;
+    /// `aux_output`
+    pub const AUX_OUTPUT: u64 = 1 << 31;
+    /// `cgroup`
+    pub const CGROUP: u64 = 1 << 32;
+    /// `text_poke`
+    pub const TEXT_POKE: u64 = 1 << 33;
+    /// `inherit_thread`
+    pub const INHERIT_THREAD: u64 = 1 << 35;
+    /// `remove_on_exec`
+    pub const REMOVE_ON_EXEC: u64 = 1 << 36;
+    /// `sigtrap`
+    pub const SIGTRAP: u64 = 1 << 37;
+    /// Bits that no kernel knows.
+    pub const RESERVED: u64 = !0 << 40;
     /// `sample_id_all`
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
     /// `mmap2`
@@ -81,8 +153,44 @@ pub mod flag {
     pub const DEFER_OUTPUT: u64 = 1 << 39;
 }
 
-/// `PERF_FORMAT_ID`
-pub const READ_FORMAT_ID: u64 = 1 << 2;
+/// All bits of `sample_type` that Linux 7.3 knows (`PERF_SAMPLE_MAX` - 1).
+pub const SAMPLE_TYPES: u64 = (1 << 25) - 1;
+/// `PERF_ATTR_SIZE_VER0`
+pub const ATTR_SIZE_VER0: u64 = 64;
+
+/// Bits of `perf_event_attr.read_format`
+pub mod read_format {
+    /// `PERF_FORMAT_TOTAL_TIME_ENABLED`
+    pub const TIME_ENABLED: u64 = 1 << 0;
+    /// `PERF_FORMAT_TOTAL_TIME_RUNNING`
+    pub const TIME_RUNNING: u64 = 1 << 1;
+    /// `PERF_FORMAT_ID`
+    pub const ID: u64 = 1 << 2;
+    /// `PERF_FORMAT_LOST`
+    pub const LOST: u64 = 1 << 4;
+    /// All of Linux 7.3 (`PERF_FORMAT_MAX` - 1).
+    pub const ALL: u64 = (1 << 5) - 1;
+    /// `PERF_FORMAT_TOTAL_TIME_ENABLED` and `PERF_FORMAT_TOTAL_TIME_RUNNING`
+    pub const TIMES: u64 = 1 << 0 | 1 << 1;
+    /// `PERF_FORMAT_GROUP`
+    pub const GROUP: u64 = 1 << 3;
+    /// `PERF_FORMAT_ID` and `PERF_FORMAT_LOST`
+    pub const EACH: u64 = 1 << 2 | 1 << 4;
+}
+
+/// Bits of `perf_event_attr.branch_sample_type`
+pub mod branch {
+    /// `PERF_SAMPLE_BRANCH_USER`, `_KERNEL`, `_HV`: privilege levels.
+    pub const LEVELS: u64 = 7;
+    /// `PERF_SAMPLE_BRANCH_KERNEL`, `_HV`: those that need a right.
+    pub const PRIVILEGED: u64 = 6;
+    /// All of Linux 7.3 (`PERF_SAMPLE_BRANCH_MAX` - 1).
+    pub const ALL: u64 = (1 << 20) - 1;
+    /// `PERF_SAMPLE_BRANCH_HW_INDEX`
+    pub const HW_INDEX: u64 = 1 << 17;
+    /// `PERF_SAMPLE_BRANCH_COUNTERS`
+    pub const COUNTERS: u64 = 1 << 19;
+}
 
 /// `enum perf_event_type` and `enum perf_user_event_type`
 pub mod record {
@@ -114,6 +222,26 @@ pub mod record {
     pub const HEADER_FEATURE: u32 = 80;
     /// `PERF_RECORD_FINISHED_INIT`
     pub const FINISHED_INIT: u32 = 82;
+    /// `PERF_RECORD_MMAP`
+    pub const MMAP: u32 = 1;
+    /// `PERF_RECORD_LOST`
+    pub const LOST: u32 = 2;
+    /// `PERF_RECORD_THROTTLE`
+    pub const THROTTLE: u32 = 5;
+    /// `PERF_RECORD_UNTHROTTLE`
+    pub const UNTHROTTLE: u32 = 6;
+    /// `PERF_RECORD_LOST_SAMPLES`
+    pub const LOST_SAMPLES: u32 = 13;
+    /// `PERF_RECORD_SWITCH_CPU_WIDE`
+    pub const SWITCH_CPU_WIDE: u32 = 15;
+    /// `PERF_RECORD_USER_TYPE_START`: from here on perf's own, without trailer.
+    pub const USER_TYPES: u32 = 64;
+    /// `PERF_RECORD_AUXTRACE`
+    pub const AUXTRACE: u32 = 71;
+    /// `PERF_RECORD_COMPRESSED`
+    pub const COMPRESSED: u32 = 81;
+    /// `PERF_RECORD_COMPRESSED2`
+    pub const COMPRESSED2: u32 = 83;
 }
 
 /// `perf_event_header.misc`
@@ -137,11 +265,6 @@ pub mod misc {
 /// `PERF_RECORD_KSYMBOL_TYPE_OOL`: code that is no part of the kernel image, so
 /// that tools do not look for it in `vmlinux`.
 pub const KSYMBOL_TYPE_OOL: u16 = 2;
-
-/// `PERF_SAMPLE_REGS_ABI_NONE`
-pub const REGS_ABI_NONE: u64 = 0;
-/// `PERF_SAMPLE_REGS_ABI_64`
-pub const REGS_ABI_64: u64 = 2;
 
 /// `PERF_EVENT_UPDATE__NAME`
 pub const EVENT_UPDATE_NAME: u64 = 1;

@@ -3,8 +3,8 @@
 //! Fields and print formats are those of Linux 7.3. Arguments of system calls have the names
 //! of the manual pages and one of four C types, where the kernel has those of its own sources.
 
-use arch::Sysno;
 use arch::strace::{ArgKind, signature};
+use arch::{Arch, Sysno};
 
 use crate::perf::record::EventKind;
 
@@ -86,6 +86,24 @@ pub const fn id(kind: EventKind) -> Option<u16> {
         EventKind::SchedWaking => WAKING_ID,
         _ => return None,
     })
+}
+
+/// The tracepoint of this id that `arch` has.
+pub fn by_id(arch: Arch, wanted: u64) -> Option<EventKind> {
+    const OTHERS: [EventKind; 9] = [
+        EventKind::SysEnter,
+        EventKind::SysExit,
+        EventKind::SignalGenerate,
+        EventKind::SignalDeliver,
+        EventKind::ProcessExit,
+        EventKind::ProcessFork,
+        EventKind::ProcessExec,
+        EventKind::SchedSwitch,
+        EventKind::SchedWaking,
+    ];
+    let calls = Sysno::ALL.iter().filter(|call| call.nr(arch).is_some());
+    let calls = calls.flat_map(|&call| [EventKind::SysEnterOf(call), EventKind::SysExitOf(call)]);
+    OTHERS.into_iter().chain(calls).find(|&kind| id(kind).map(u64::from) == Some(wanted))
 }
 
 /// The format of a tracepoint, `None` for other events.

@@ -1,0 +1,159 @@
+//! Values of options, from their words.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use crate::cli::options::{CallGraph, Variable};
+use crate::kernel::state::PmuIrq;
+use crate::loader::vdso::Vdso;
+
+/// `kernel.perf_event_max_sample_rate`
+const MAX_FREQUENCY: u64 = 100_000;
+
+/// A number with an optional suffix for thousands, millions, thousand millions.
+pub(super) fn number(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !plain {
+        return Err("use a whole number such as 1000000, 1000k or 1M".to_owned());
+    }
+    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
+    number.ok_or_else(|| format!("use a number up to {}", u64::MAX))
+}
+
+/// A number from 1 on, with a suffix or not.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn positive(text: &str) -> Result<u64, String> {
+    match number(text)? {
+        0 => Err("use a number from 1 on".to_owned()),
+        n => Ok(n),
+    }
+}
+
+/// Samples a second, up to the kernel's limit.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn frequency(text: &str) -> Result<u64, String> {
+    match positive(text)? {
+        n if n > MAX_FREQUENCY => {
+            Err(format!("the kernel's limit is {MAX_FREQUENCY}; for more samples use -c"))
+        }
+        n => Ok(n),
+    }
+}
+
+/// A seed: decimal, or hexadecimal with `0x`.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("use a number from 0 to {}, or in hexadecimal with 0x", u64::MAX))
+}
+
+/// A hexadecimal address.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let parsed = plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
+    parsed.ok_or_else(|| "use a hexadecimal address such as 0x401370".to_owned())
+}
+
+/// The words of `--call-graph`.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn call_graph(text: &str) -> Result<CallGraph, String> {
+    match text {
+        "fp" => Ok(CallGraph::Fp),
+        "fp,defer" => Ok(CallGraph::Deferred),
+        "sframe,defer" => Ok(CallGraph::DeferredSframe),
+        "defer" => Err("defer says when, not how: use fp,defer".to_owned()),
+        defer if defer.ends_with(",defer") => {
+            Err("only fp and sframe can be deferred: use fp,defer or sframe,defer".to_owned())
+        }
+        known
+            if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) =>
+        {
+            Err("emu cannot do this yet; use fp, fp,defer or sframe,defer".to_owned())
+        }
+        _ => Err("use fp, fp,defer or sframe,defer".to_owned()),
+    }
+}
+
+/// The words of `--pmu-irq`.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn pmu_irq(text: &str) -> Result<PmuIrq, String> {
+    match text {
+        "nmi" => Ok(PmuIrq::Nmi),
+        "irq" => Ok(PmuIrq::Irq),
+        _ => Err("use nmi or irq".to_owned()),
+    }
+}
+
+/// The words of `--vdso`.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn vdso(text: &str) -> Result<Vdso, String> {
+    match text {
+        "full" => Ok(Vdso::Full),
+        "no-cfi" => Ok(Vdso::NoCfi),
+        "off" => Ok(Vdso::Off),
+        _ => Err("use full, no-cfi or off".to_owned()),
+    }
+}
+
+/// `NAME=VALUE`
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn variable(text: OsString) -> Result<Variable, String> {
+    let text = text.into_vec();
+    match text.iter().position(|&b| b == b'=') {
+        Some(at) if at > 0 => {
+            Ok(Variable { name: text[..at].to_vec(), value: text[at + 1..].to_vec() })
+        }
+        _ => Err("use NAME=VALUE".to_owned()),
+    }
+}
+
+/// `kernel.perf_event_paranoid=N`: the value.
+///
+/// # Errors
+///
+/// In words, for another setting or what is no number from -1 to 3.
+pub fn sysctl(text: &str) -> Result<i32, String> {
+    const NAME: &str = "kernel.perf_event_paranoid";
+    match text.split_once('=') {
+        Some((NAME, value)) => match value.parse() {
+            Ok(n) if (-1..=3).contains(&n) => Ok(n),
+            _ => Err(format!("{NAME}: use a number from -1 (all is allowed) to 3")),
+        },
+        _ => Err(format!("there is {NAME}=N")),
+    }
+}

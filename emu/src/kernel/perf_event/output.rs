@@ -1,0 +1,251 @@
+//! What goes into the rings: samples, and the records that tell of tasks and mappings.
+//!
+//! ```text
+//! sample of an instance ──────────────► its event's ring
+//! COMM, MMAP2, FORK, EXIT, SWITCH,  ─┬► the profile, if a session is open
+//! CALLCHAIN_DEFERRED                 └► the ring of each active event that asks for such records
+//! ```
+
+use std::rc::Rc;
+
+use arch::{Arch, Regs, perf_regs};
+
+use crate::kernel::State;
+use crate::kernel::perf_event::read;
+use crate::kernel::sampling::Interrupted;
+use crate::perf::abi::{flag, sample_type as bit};
+use crate::perf::context::{Instance, Output};
+use crate::perf::encode::{Body, Fields, SampleId};
+use crate::perf::opened::{Opened, Target};
+use crate::perf::payload;
+use crate::perf::record::{FileId, Record, Sample};
+use crate::perf::ring::{self, How};
+
+/// Longest record: its size has 16 bits.
+const LONGEST: u64 = 65535;
+
+/// Flags of events that get records of tasks.
+const TASK: u64 = flag::COMM | flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::TASK;
+/// Flags with one of which a CPU's event is on the CPU's list of those that get records (P-7).
+const LISTED: u64 = TASK
+    | flag::COMM_EXEC
+    | flag::KSYMBOL
+    | flag::CONTEXT_SWITCH
+    | flag::TEXT_POKE
+    | flag::BPF_EVENT;
+
+/// Whether an event asks for records of this kind.
+fn wants(event: &Opened, record: &Record) -> bool {
+    const EXEC: u32 = 4;
+    match record {
+        Record::Comm { .. } => event.attr.has(flag::COMM),
+        Record::Mmap2 { prot, .. } if prot & EXEC != 0 => event.attr.has(flag::MMAP | flag::MMAP2),
+        Record::Mmap2 { .. } => event.attr.has(flag::MMAP_DATA),
+        Record::Fork { .. } | Record::Exit { .. } => event.attr.has(TASK),
+        Record::Switch { .. } => event.attr.has(flag::CONTEXT_SWITCH),
+        Record::CallchainDeferred { .. } => event.attr.has(flag::DEFER_OUTPUT),
+        Record::Sample(_) => false,
+    }
+}
+
+/// An event that gets a record, and its own id there.
+type Receiver = (Rc<Opened>, u64);
+
+impl State {
+    /// A record goes to the profile and to the rings of the present task's and CPU's events.
+    pub fn record(&mut self, record: Record) {
+        self.record_in_rings(&record);
+        self.perf.records.push(record);
+    }
+
+    /// The same, without the profile.
+    pub fn record_in_rings(&mut self, record: &Record) {
+        for (event, stream_id) in self.receivers(|event| wants(event, record)) {
+            let body = match record {
+                Record::Mmap2 { .. } if !event.attr.has(flag::MMAP2) => Body::of_short_mmap(record),
+                _ => Body::of(record),
+            };
+            if let Some(body) = body {
+                self.write_body(&event, &body, stream_id);
+            }
+        }
+    }
+
+    /// A mapping, as the program itself names it, goes to the rings.
+    pub fn record_mapping_in_rings(&mut self, record: &Record, inode: u64, path: String) {
+        let receivers = self.receivers(|event| wants(event, record));
+        for (event, stream_id) in receivers {
+            let mut own = record.clone();
+            if let Record::Mmap2 { file, path: name, .. } = &mut own {
+                let by_inode = FileId::Inode { ino: inode };
+                let anonymous = inode == 0;
+                if !anonymous && !event.attr.has(flag::BUILD_ID) {
+                    *file = by_inode;
+                }
+                *name = path.clone();
+            }
+            let body = match event.attr.has(flag::MMAP2) {
+                true => Body::of(&own),
+                false => Body::of_short_mmap(&own),
+            };
+            if let Some(body) = body {
+                self.write_body(&event, &body, stream_id);
+            }
+        }
+    }
+
+    /// Events of guests, active on the task or CPU, that want a record.
+    fn receivers(&self, wanted: impl Fn(&Opened) -> bool) -> Vec<Receiver> {
+        if self.perf.opened.is_empty() {
+            return Vec::new();
+        }
+        let receives = |i: &Instance| {
+            let opened = i.opened()?;
+            let listed = matches!(opened.target, Target::Task(..)) || opened.attr.has(LISTED);
+            (listed && wanted(opened)).then(|| (opened.clone(), i.switch.stream_id))
+        };
+        self.instances().filter_map(|(_, _, instance)| receives(instance)).collect()
+    }
+
+    fn write_body(&mut self, event: &Rc<Opened>, body: &Body, stream_id: u64) {
+        let id = SampleId { pid: body.pid, tid: body.tid, ..self.own_id(event, stream_id) };
+        let mut bytes = Vec::new();
+        body.push(event.attr.trailer(), &id, &mut bytes);
+        self.write_ring(event, &bytes, stream_id, false);
+    }
+
+    /// The present task, time and CPU.
+    fn own_id(&self, event: &Opened, stream_id: u64) -> SampleId {
+        SampleId {
+            pid: self.task.pid,
+            tid: self.task.tid,
+            time: event.time(self.cpu.clock, self.config.boot_time),
+            id: event.id,
+            stream_id,
+            cpu: self.cpu.id,
+        }
+    }
+
+    /// `perf_output_begin` to `perf_output_end`. An event without a ring writes nothing.
+    fn write_ring(&mut self, event: &Rc<Opened>, bytes: &[u8], stream_id: u64, sample: bool) {
+        let Some(ring) = event.ring.borrow().clone() else { return };
+        let attr = &event.attr;
+        let by_events = sample && !attr.has(flag::WATERMARK);
+        let how = How {
+            backward: attr.has(flag::WRITE_BACKWARD),
+            wakeup_events: if by_events { attr.wakeup } else { 0 },
+        };
+        let id = self.own_id(event, stream_id);
+        let lost = |count| {
+            let mut bytes = Vec::new();
+            Body::lost(event.id, count, id.pid, id.tid).push(attr.trailer(), &id, &mut bytes);
+            bytes
+        };
+        match ring.output(&mut self.arena, bytes, how, lost) {
+            ring::Output::Lost => event.lost.set(event.lost.get() + 1),
+            ring::Output::Written { wake: false } => {}
+            ring::Output::Written { wake: true } => {
+                let mut notify = event.notify.borrow_mut();
+                if notify.on && notify.pending.is_none() {
+                    notify.pending = Some(false);
+                }
+                drop(notify);
+                self.wake_later(event);
+            }
+        }
+    }
+
+    /// A sample of an event that a guest opened goes into its ring; `user` are the task's
+    /// registers.
+    pub fn sample_in_ring(
+        &mut self,
+        instance: &Instance,
+        sample: &Sample,
+        at: &Interrupted,
+        user: &Regs,
+    ) {
+        let Output::Ring(event) = &instance.output else { return };
+        let attr = &event.attr;
+        let payload = sample.raw.as_ref().map(|raw| payload::payload(raw, sample.tid));
+        let values = match attr.samples(bit::READ) {
+            true => read::values(self, event),
+            false => Vec::new(),
+        };
+        let is_user = self.task.mm.is_some();
+        let regs = (attr.samples(bit::REGS_USER) && is_user)
+            .then(|| self.user_values(attr.regs_user, at, user));
+        let intr = attr.samples(bit::REGS_INTR).then(|| interrupted(attr.regs_intr, at, self.arch));
+        let mut fields = Fields {
+            mode: sample.mode,
+            ip: sample.ip,
+            id: self.own_id(event, instance.switch.stream_id),
+            addr: 0,
+            period: sample.period,
+            read: &values,
+            callchain: &sample.callchain,
+            raw: payload.as_deref().unwrap_or_default(),
+            regs_user: regs.as_deref(),
+            stack_user: (&[], 0),
+            regs_intr: intr.as_deref(),
+        };
+        let mut bytes = Vec::new();
+        let stack;
+        if attr.samples(bit::STACK_USER) && is_user {
+            fields.push(attr.sample_type, &mut bytes);
+            stack = self.user_stack(user, attr.stack_user, bytes.len() as u64);
+            fields.stack_user = (&stack.0, stack.1);
+            bytes.clear();
+        }
+        fields.push(attr.sample_type, &mut bytes);
+        self.write_ring(event, &bytes, instance.switch.stream_id, true);
+    }
+
+    /// User registers by mask. An NMI of x86 that hits the kernel does not know those that the
+    /// called functions keep.
+    fn user_values(&self, mask: u64, at: &Interrupted, user: &Regs) -> Vec<u64> {
+        const KEPT: [usize; 5] = {
+            use arch::x86_64::regs::{R12, R13, R14, R15, RBX};
+            [RBX, R12, R13, R14, R15]
+        };
+        let mut regs = *user;
+        let in_kernel = matches!(at, Interrupted::Kernel { .. });
+        if self.arch == Arch::X86_64 && in_kernel && self.cpu.level() == 3 {
+            KEPT.iter().for_each(|&kept| regs.gp[kept] = u64::MAX);
+        }
+        perf_regs::values(&regs, mask)
+    }
+
+    /// The user stack from its pointer up: so many bytes as fit into the record, and how many of
+    /// them are present.
+    fn user_stack(&self, user: &Regs, wanted: u32, used: u64) -> (Vec<u8>, u64) {
+        const PIECE: usize = 8;
+        let sp = user.sp();
+        let below = self.arch.task_size().saturating_sub(sp);
+        // The length before the bytes is in the record already; the one behind them is not.
+        let room = LONGEST.saturating_sub(used + 8);
+        let len = u64::from(wanted).min(below).min(room) & !7;
+        let mut bytes = vec![0; len as usize];
+        let mut read = 0;
+        for piece in bytes.chunks_mut(PIECE) {
+            if !self.mm.peek(&self.arena, sp + read, piece) {
+                break;
+            }
+            read += piece.len() as u64;
+        }
+        (bytes, read)
+    }
+}
+
+/// Interrupted registers by mask: of kernel code only those that the model has.
+fn interrupted(mask: u64, at: &Interrupted, arch: Arch) -> Vec<u64> {
+    match at {
+        Interrupted::User(regs) => perf_regs::values(regs, mask),
+        Interrupted::Kernel { at, .. } => {
+            let mut regs = Regs::new(arch);
+            regs.pc = at.ip;
+            regs.set_sp(at.sp);
+            regs.gp[arch.fp()] = at.fp;
+            perf_regs::values(&regs, mask)
+        }
+    }
+}
