@@ -248,9 +248,10 @@ impl Harness {
         let ending = run::run(&kernel, &stop, |records| {
             if self.check_laws {
                 // Records also come while a task is switched out, and at the end of the first.
-                kernel.with(|s| match s.cpu.kernel {
-                    None => laws::check_user_mode(s),
-                    Some(_) => {}
+                kernel.with(|s| {
+                    if s.cpu.kernel.is_none() {
+                        laws::check_user_mode(s);
+                    }
                 });
             }
             records.iter().for_each(|r| see(&kernel, r));

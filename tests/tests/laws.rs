@@ -390,6 +390,10 @@ impl Design for Mutant {
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
         self.design.init(k, tracer)
     }
+
+    fn cancel<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, ()> {
+        self.design.cancel(k, work)
+    }
 }
 
 /// A mutant that does nothing else keeps all laws.

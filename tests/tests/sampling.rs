@@ -9,7 +9,6 @@ use emu::kernel::task::Ending;
 use emu::perf::record::Record;
 use tests::elf::{self, Elf};
 use tests::harness::Harness;
-use tests::laws;
 use tests::scratch;
 use tests::trace::{Trace, trace};
 

@@ -8,6 +8,7 @@ use arch::Arch;
 use emu::perf::record::{Raw, Record};
 use tests::harness::{Harness, Outcome};
 use tests::program::{emu, finish};
+use tests::scratch;
 
 const CPUS: [u32; 4] = [1, 2, 3, 8];
 
@@ -22,12 +23,12 @@ fn the_guest_sees_no_difference() {
     let wanted = &catalogue.find("tasks").unwrap().default_run("x86_64").stdout;
     for arch in Arch::ALL {
         for cpus in CPUS {
-            let out = tempfile::tempdir().unwrap();
+            let out = scratch(&format!("tasks-{arch}-{cpus}"));
             let run = finish(
                 emu(&["run", "-q", "--arch", arch.name(), "--cpus"])
                     .arg(cpus.to_string())
                     .args(["-e", "cycles", "-F", "20k", "tasks"])
-                    .current_dir(out.path()),
+                    .current_dir(&out),
             );
             assert_eq!(run.status, 0, "{arch}, {cpus} CPUs: {}", run.stderr);
             assert_eq!(&run.stdout, wanted, "{arch}, {cpus} CPUs");

@@ -130,7 +130,7 @@ impl State {
             return Err(Errno::EINVAL);
         }
         let name = self.read_path(path)?;
-        let (path, node) = match name.is_empty() && flags & AT_EMPTY_PATH != 0 {
+        let (_, node) = match name.is_empty() && flags & AT_EMPTY_PATH != 0 {
             true => (format!("/dev/fd/{dirfd}"), self.task.fds.get(dirfd)?.node.clone()),
             false => {
                 let base = match dirfd {
@@ -143,6 +143,11 @@ impl State {
                 };
                 self.vfs.tree.lookup(&base, &name, Lookup::Follow)?
             }
+        };
+        // The program's name is what the call says, whatever that leads to.
+        let path = match name.is_empty() {
+            true => format!("/dev/fd/{dirfd}"),
+            false => String::from_utf8_lossy(&name).into_owned(),
         };
         let Node::File(file) = node else { return Err(Errno::EACCES) };
         if file.mode & 0o111 == 0 {
@@ -161,10 +166,13 @@ impl State {
     fn strings(&mut self, list: u64) -> Result<Vec<Vec<u8>>, Errno> {
         let mut strings = Vec::new();
         let mut total = 0;
-        while list != 0 {
+        if list == 0 {
+            return Ok(strings);
+        }
+        loop {
             let at = self.read_u64(list.wrapping_add(8 * strings.len() as u64))?;
             if at == 0 {
-                break;
+                return Ok(strings);
             }
             let string = self.read_string(at, MOST_BYTES).ok_or(Errno::EFAULT)?;
             let string = string.ok_or(Errno::E2BIG)?;
@@ -174,7 +182,6 @@ impl State {
             }
             strings.push(string);
         }
-        Ok(strings)
     }
 
     /// The task goes on in the new program (`begin_new_exec`).
