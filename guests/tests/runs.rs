@@ -73,5 +73,6 @@ fn under_qemu_aarch64() {
         eprintln!("skipped: {qemu} is not installed");
         return;
     }
-    run_all("aarch64", Some(qemu), |g| !g.has_tag("linux-only"));
+    // `tasks` executes /proc/self/exe, which qemu-user hands to the host.
+    run_all("aarch64", Some(qemu), |g| !g.has_tag("linux-only") && !g.has_tag("tasks"));
 }

@@ -223,7 +223,7 @@ fn a_guest_prints_its_own_stacks_on_any_machine() {
         ];
         for more in machines {
             let out = perf_self(arch, more);
-            assert_eq!((out.stdout.as_str(), out.status), (&*expected, 0), "{arch} {more:?}");
+            assert_eq!((out.stdout.as_str(), out.status), (expected, 0), "{arch} {more:?}");
         }
     }
 }

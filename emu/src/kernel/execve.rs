@@ -37,6 +37,7 @@ struct Wanted {
 pub async fn execve(k: &Kernel, sysno: Sysno, a: [u64; 6]) -> Outcome {
     const FUNCTIONS: [Named; 3] = [Named::DoExecveat, Named::BprmExecve, Named::LoadElfBinary];
     k.enter(&FUNCTIONS).await;
+    k.parts(Point::ExecPart, 19).await;
     let loaded = k
         .step(Point::ExecLoad, |s| {
             let mut unhashed = Unhashed(None);

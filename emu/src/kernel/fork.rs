@@ -81,6 +81,7 @@ pub struct CloneArgs {
 /// `kernel_clone`: the child's thread id, or why there is none.
 pub async fn clone(k: &Kernel, args: CloneArgs) -> Result<u32, Errno> {
     k.enter(&[Named::KernelClone, Named::CopyProcess]).await;
+    k.parts(Point::ForkPart, 7).await;
     let made = k.step(Point::ForkCopy, |s| s.copy_process(args)).await;
     k.leave(&[Named::CopyProcess]).await;
     let result = match made {

@@ -59,11 +59,13 @@ points! {
     WaitPrepare, "wait.prepare", 20, "the task says for what it waits";
     WaitFinish, "wait.finish", 20, "its wait is over, its timer is stopped";
     WaitOver, "wait.over", 4, "what a call keeps while it waits is forgotten";
-    ForkCopy, "fork.copy", 8000, "the child is made: memory, files, signals, events";
+    ForkPart, "fork.part", 1000, "a part of what the parent has is copied";
+    ForkCopy, "fork.copy", 1000, "the child is made: memory, files, signals, events";
     ForkDone, "fork.done", 200, "the child is announced: its id, FORK record, tracepoint";
     ForkWake, "fork.wake", 300, "the child is put into a queue";
     ForkVfork, "fork.vfork", 20, "whether the child still uses the parent's memory";
-    ExecLoad, "exec.load", 20000, "the program is read and mapped, its stack built";
+    ExecPart, "exec.part", 1000, "a part of the program is read";
+    ExecLoad, "exec.load", 1000, "the program is read and mapped, its stack built";
     ExecKill, "exec.kill", 60, "other threads of the process are told to end";
     ExecAlone, "exec.alone", 20, "whether they have";
     ExecSwitch, "exec.switch", 2000, "the new address space is the task's; COMM and MMAP2 records";

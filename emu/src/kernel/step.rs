@@ -71,6 +71,13 @@ impl Kernel {
         }
     }
 
+    /// Work that takes long: as many steps, so that interrupts need not wait for its end.
+    pub async fn parts(&self, point: Point, count: usize) {
+        for _ in 0..count {
+            self.step(point, |_| ()).await;
+        }
+    }
+
     /// Whether another CPU has something to do before this one.
     fn is_ahead(&self) -> bool {
         let state = self.state.borrow();

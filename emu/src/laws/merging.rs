@@ -23,6 +23,8 @@ pub struct Length {
     stream: Stream<Original>,
     /// The newest stacks of each thread: cookie and addresses.
     stacks: BTreeMap<u32, Vec<(u64, Vec<u64>)>>,
+    /// Threads that have ended; samples of theirs may still wait in the merger.
+    ended: Vec<u32>,
 }
 
 /// A sample as it was.
@@ -32,7 +34,7 @@ struct Original {
     chain: Vec<u64>,
 }
 
-/// Stacks of a thread that a sample which leaves the merger may have got.
+/// Stacks of a thread that a sample may get which comes when none is held back.
 const KEPT: usize = 16;
 
 impl Monitor for Length {
@@ -45,13 +47,14 @@ impl Monitor for Length {
                 }
                 Record::CallchainDeferred { tid, time, cookie, ips, .. } => {
                     let stacks = self.stacks.entry(*tid).or_default();
-                    if stacks.len() == KEPT {
-                        stacks.remove(0);
+                    // A sample that waits for another thread's stack holds back all later ones.
+                    if self.stream.is_empty() {
+                        stacks.drain(..stacks.len().saturating_sub(KEPT - 1));
                     }
                     stacks.push((*cookie, ips.clone()));
                     self.stream.stack(*tid, *time, *cookie, ips.clone());
                 }
-                Record::Exit { tid, .. } => drop(self.stacks.remove(tid)),
+                Record::Exit { tid, .. } => self.ended.push(*tid),
                 _ => {}
             }
         }
@@ -60,6 +63,11 @@ impl Monitor for Length {
             if !merged.as_ref().is_some_and(|merged| keeps(&original.chain, merged, stacks)) {
                 let chain = &original.chain;
                 found.push(Broken::new(format!("{chain:x?} becomes {merged:x?}")));
+            }
+        }
+        if self.stream.is_empty() {
+            for tid in self.ended.drain(..) {
+                self.stacks.remove(&tid);
             }
         }
     }

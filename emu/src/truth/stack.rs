@@ -370,14 +370,14 @@ impl Stack {
             return strand.pop();
         }
         let (start, slot) = (self.start_sp(), self.slot());
-        if e.sp > start || e.to == e.next || !self.functions.is_tail_call(e.next, e.to) {
+        if e.sp > start || !self.functions.is_tail_call(e.next, e.to) {
             return;
         }
         let strand = &mut self.strands[self.current];
         let depth = strand.frames.len();
         if e.sp == start {
             strand.tails.push(depth, Tail { next: e.next, to: e.to });
-        } else {
+        } else if e.to != e.next {
             // It may have put a return address there.
             let site = Site { next: e.next, to: e.to };
             match strand.gaps.was(site) {

@@ -79,6 +79,11 @@ impl<T> Default for Stream<T> {
 }
 
 impl<T> Stream<T> {
+    /// Whether all that came has left.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Takes what is neither a sample nor a stack.
     pub fn other(&mut self, item: T) {
         self.held.push_back(Held { item, chain: None, waits: false });
