@@ -135,14 +135,22 @@ impl Left {
 
     /// The next block, whichever it is, will not be covered.
     #[inline(always)]
-    pub const fn hide(&mut self) {
-        self.low |= Left::HIDDEN;
+    pub fn hide(&mut self) {
+        self.set_low(self.low | Left::HIDDEN);
     }
 
     /// Undoes [`Left::hide`].
     #[inline(always)]
-    pub const fn show(&mut self) {
-        self.low &= !Left::HIDDEN;
+    pub fn show(&mut self) {
+        self.set_low(self.low & !Left::HIDDEN);
+    }
+
+    /// Writes the low half in one piece. Of an `and` or `or` the compiler makes one of the byte
+    /// that it changes, and the next load of the whole half would have to wait for it.
+    #[inline(always)]
+    fn set_low(&mut self, low: u32) {
+        // SAFETY: a reference to an aligned word.
+        unsafe { (&raw mut self.low).write_volatile(low) };
     }
 
     /// Gives back what did not retire.
@@ -221,7 +229,7 @@ impl Hot {
 
     /// A block starts that ends in a transfer or sets the stack pointer.
     #[inline]
-    pub const fn begin_flow(&mut self, addr: u64, size: u32, flow: BlockFlow) {
+    pub fn begin_flow(&mut self, addr: u64, size: u32, flow: BlockFlow) {
         if flow.sets_sp() {
             self.sp_was_set = 1;
         }

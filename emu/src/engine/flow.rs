@@ -175,6 +175,7 @@ impl Flow {
 
     /// Delivers what is there.
     #[cold]
+    #[inline(never)]
     pub fn flush(&mut self) {
         self.sink.take(&self.events, &self.saved);
         self.events.clear();

@@ -458,7 +458,7 @@ impl Shared {
 
     /// The block after one that ends in a transfer starts, at `to`; `env` as the block hook
     /// has it, or 0.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end_flow(&mut self, raw: *mut uc::uc_engine, env: u64, to: u64) {
         // Each field by itself, as translated code wrote it: a wider load would have to wait.
         let (number, next) = (self.hot.hold.flow, self.hot.hold.end());
@@ -467,19 +467,27 @@ impl Shared {
         let kind = BlockFlow::from_number(number as u8).transfer();
         let sp_was_set = self.hot.sp_was_set != 0;
         self.hot.sp_was_set = 0;
-        let (Some(flow), Some(kind)) = (&mut self.flow, kind) else { return };
-        if self.env == Env::Proved && env != 0 {
-            let arch = self.arch;
+        let Some(kind) = kind else { return };
+        let event = Event { kind, next, to, sp: 0, sp_was_set };
+        if self.env != Env::Proved || env == 0 {
+            return self.ask_and_push(raw, env, event);
+        }
+        let arch = self.arch;
+        if let Some(flow) = &mut self.flow {
             // SAFETY: in translated code `env` points to the guest's registers, as was
             // compared often enough.
             let at = unsafe { EnvRegisters::at(arch, env) };
-            let sp = at.sp();
-            flow.push(Event { kind, next, to, sp, sp_was_set }, || at.saved());
-            return;
+            flow.push(Event { sp: at.sp(), ..event }, || at.saved());
         }
+    }
+
+    /// The same where it is not known yet, or never, where the registers are.
+    #[cold]
+    #[inline(never)]
+    fn ask_and_push(&mut self, raw: *mut uc::uc_engine, env: u64, event: Event) {
         let (sp, saved) = self.ask(raw, env);
         if let Some(flow) = &mut self.flow {
-            flow.push(Event { kind, next, to, sp, sp_was_set }, || saved);
+            flow.push(Event { sp, ..event }, || saved);
         }
     }
 

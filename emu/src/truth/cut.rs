@@ -63,6 +63,7 @@ impl Strand {
     /// Forgets half of the frames, or more, from the middle.
     #[cold]
     pub fn forget_half(&mut self) {
+        self.note();
         let len = self.frames.len();
         let (mut start, mut end) = (len / 4, len - len / 4);
         if self.cut.removed > 0 {

@@ -91,6 +91,11 @@ impl Gaps {
         last.map_or(usize::MAX, |gap| depth - gap.depth.min(depth))
     }
 
+    /// Frames outside of the innermost one.
+    pub fn depth(&self) -> usize {
+        self.all.last().map_or(0, |gap| gap.depth)
+    }
+
     /// Only `depth` frames are live.
     pub fn truncate(&mut self, depth: usize) {
         while self.all.last().is_some_and(|gap| gap.depth > depth) {
@@ -99,16 +104,7 @@ impl Gaps {
     }
 
     /// The frame inside of `depth` ones was returned from.
-    #[inline]
     pub fn returned(&mut self, depth: usize) {
-        // Nearly always there are none.
-        if !self.all.is_empty() {
-            self.end_inside(depth);
-        }
-    }
-
-    #[cold]
-    fn end_inside(&mut self, depth: usize) {
         while let Some(gap) = self.all.pop_if(|gap| gap.depth > depth) {
             if let Until::Left { site, .. } = gap.until {
                 self.learn(site, Was::Jump);

@@ -136,7 +136,7 @@ impl Stack {
     }
 
     /// Takes a transfer of control.
-    #[inline]
+    #[inline(always)]
     pub(super) fn event(&mut self, e: &Event, saved: Option<&CalleeSaved>) {
         match e.kind {
             Transfer::Call => {
@@ -172,6 +172,7 @@ impl Stack {
             && !functions.starts_at(e.to)
         {
             let strand = &mut self.strands[self.current];
+            strand.note();
             strand.gaps.push(strand.frames.len(), Until::FrameEnds);
         }
     }
@@ -227,10 +228,9 @@ impl Stack {
             };
             over && !f.signal
         };
-        // Nearly always none is. A function that moved to another stack and calls there comes
-        // back.
-        while strand.frames.last().is_some_and(dead) && strand.spans(cfa) {
-            strand.pop();
+        // Nearly always none is.
+        if strand.frames.last().is_some_and(dead) {
+            strand.end_those(dead, cfa);
         }
     }
 
@@ -244,6 +244,7 @@ impl Stack {
 
     /// R2 to R7.
     #[cold]
+    #[inline(never)]
     fn other_transfer(&mut self, e: &Event) {
         let slot = self.slot();
         let strand = &mut self.strands[self.current];
@@ -297,6 +298,7 @@ impl Stack {
                 }
                 let mut strand = Strand::at(e.sp);
                 if self.forgotten && !self.functions.starts_at(e.to) {
+                    strand.note();
                     strand.gaps.push(0, Until::FrameEnds);
                 }
                 self.strands.push(strand); // R7
@@ -330,6 +332,7 @@ impl Stack {
         let is_call = self.functions.starts_at(e.to) && !strand.is_in_cut();
         if is_call {
             strand.truncate(index + 1);
+            strand.note();
             strand.tails.push(index + 1, Tail { next: e.next, to: e.to });
         }
         is_call
@@ -375,6 +378,7 @@ impl Stack {
         }
         let strand = &mut self.strands[self.current];
         let depth = strand.frames.len();
+        strand.note();
         if e.sp == start {
             strand.tails.push(depth, Tail { next: e.next, to: e.to });
         } else if e.to != e.next {
@@ -423,6 +427,7 @@ impl Stack {
         let frame = Frame { goes_on, cfa: regs.sp(), entry, signal: true, sp_was_set };
         let low = strand.segment.low;
         if is_between {
+            strand.note();
             strand.gaps.push(strand.frames.len(), Until::HandlerReturns);
         }
         strand.push(frame, Some(&before));

@@ -57,6 +57,10 @@ pub(super) struct Strand {
     pub segment: Segment,
     /// The segments that the frames of `segment` were called from.
     pub outer: Vec<Segment>,
+    /// Of a stack of this many frames or more nothing but frames is kept; of nearly all stacks
+    /// that is true of all. 0 is right when `saved`, `tails`, `gaps` and `cut` are empty, any
+    /// larger number at any time.
+    plain_from: usize,
 }
 
 impl Strand {
@@ -71,19 +75,32 @@ impl Strand {
             left: 0,
             segment: Segment { outer: 0, low: sp, high: sp },
             outer: Vec::new(),
+            plain_from: 0,
         }
+    }
+
+    /// Something else than a frame is about to be kept, or may be.
+    pub const fn note(&mut self) {
+        self.plain_from = usize::MAX;
     }
 
     #[inline]
     pub fn push(&mut self, frame: Frame, saved: Option<&CalleeSaved>) {
         self.segment.low = self.segment.low.min(frame.cfa);
-        // Of this frame only if of all outer ones.
-        if self.saved.len() == self.frames.len() {
-            self.saved.extend(saved);
+        if let Some(saved) = saved {
+            self.save(saved);
         }
         self.frames.push(frame);
         if self.frames.len() == MAX_LIVE_FRAMES {
             self.forget_half();
+        }
+    }
+
+    /// Keeps the registers of the frame that is made next, if those of all outer ones are kept.
+    fn save(&mut self, saved: &CalleeSaved) {
+        if self.saved.len() == self.frames.len() {
+            self.saved.push(*saved);
+            self.note();
         }
     }
 
@@ -94,14 +111,34 @@ impl Strand {
     }
 
     /// Ends the innermost frame, which is not a signal's.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self) {
         self.frames.pop();
-        self.saved.truncate(self.frames.len());
-        self.tails.truncate(self.frames.len());
-        self.gaps.returned(self.frames.len());
-        if self.frames.len() < self.cut.index {
+        if self.frames.len() < self.plain_from {
+            self.popped();
+        }
+    }
+
+    /// The innermost frame has ended: so does what was kept of it.
+    fn popped(&mut self) {
+        let depth = self.frames.len();
+        self.saved.truncate(depth);
+        self.tails.truncate(depth);
+        self.gaps.returned(depth);
+        if depth < self.cut.index {
             self.cut = Cut::default();
+        }
+        let depths = [self.saved.len(), self.tails.depth(), self.gaps.depth(), self.cut.index];
+        self.plain_from = depths.into_iter().max().unwrap_or_default();
+    }
+
+    /// Ends the innermost frames that are `dead`, as a call at `cfa` shows. A function that moved to
+    /// another stack and calls there comes back.
+    #[cold]
+    #[inline(never)]
+    pub fn end_those(&mut self, dead: impl Fn(&Frame) -> bool, cfa: u64) {
+        while self.frames.last().is_some_and(&dead) && self.spans(cfa) {
+            self.pop();
         }
     }
 

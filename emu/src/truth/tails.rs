@@ -64,6 +64,11 @@ impl Tails {
         self.0.len()
     }
 
+    /// Frames that were live at the last one.
+    pub fn depth(&self) -> usize {
+        self.0.last().map_or(0, |kept| kept.depth)
+    }
+
     /// Gives back memory that they took once.
     pub fn shrink(&mut self) {
         const SMALL: usize = 1024;
