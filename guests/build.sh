@@ -87,6 +87,7 @@ memory              | musl      | c/memory.c             | @fp @line
 files               | musl      | c/files.c              | @fp @line
 reader              | musl      | c/reader.c             | @fp @line
 tasks               | musl      | c/tasks.c              | @fp @line
+crowd               | musl      | c/crowd.c              | @fp @line
 time                | musl      | c/time.c               | @fp @line
 touch256            | musl      | c/touch256.c           | @fp @line
 hello-glibc         | glibc     | c/hello.c              | @fp @line

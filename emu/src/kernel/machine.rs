@@ -60,6 +60,17 @@ pub struct UserHw {
     pub fp: FpState,
 }
 
+/// The CPU that takes the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elected {
+    /// Its number.
+    pub cpu: u32,
+    /// When it has something to do.
+    pub at: Time,
+    /// When the first of the other CPUs has.
+    pub horizon: Time,
+}
+
 impl State {
     /// A task, wherever it is.
     pub fn task_of(&self, id: TaskId) -> Option<&Task> {
@@ -128,7 +139,6 @@ impl State {
             self.others.cpus.insert(before.id, before);
             self.load_current();
         }
-        self.horizon = self.others_are_ready_at();
     }
 
     /// [`State::task`] becomes what the CPU says is its current task.
@@ -149,27 +159,21 @@ impl State {
         }
     }
 
-    /// When the first of the other CPUs has something to do.
-    fn others_are_ready_at(&self) -> Time {
-        self.others
-            .cpus
-            .values()
-            .map(|cpu| cpu.ready_at(self.next_event_of(cpu)))
-            .min()
-            .unwrap_or(Time::MAX)
-    }
-
     /// The CPU that takes the next step: the one that is behind, of several the lowest. `None`
     /// when all are idle and no timer runs.
-    pub fn elect(&self) -> Option<(Time, u32)> {
-        let ready = self.cpus().map(|cpu| (cpu.ready_at(self.next_event_of(cpu)), cpu.id));
-        ready.min().filter(|(at, _)| *at != Time::MAX)
-    }
-
-    /// When the next timer of a CPU fires.
-    fn next_event_of(&self, cpu: &Cpu) -> Time {
-        let task = self.task_of(cpu.current).map_or(Time::MAX, |t| t.events.next_deadline());
-        task.min(cpu.events.next_deadline()).min(cpu.timers.next())
+    pub fn elect(&self) -> Option<Elected> {
+        let (mut first, mut second) = ((Time::MAX, 0), Time::MAX);
+        for cpu in self.cpus() {
+            let ready = (cpu.ready_at(), cpu.id);
+            if ready.0 < first.0 {
+                second = first.0;
+                first = ready;
+            } else {
+                second = second.min(ready.0);
+            }
+        }
+        let (at, cpu) = first;
+        (at != Time::MAX).then_some(Elected { cpu, at, horizon: second })
     }
 
     /// User registers of the present task, while it is in user mode or has just entered the

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 
 use crate::engine::EngineError;
+use crate::kernel::machine::Elected;
 use crate::kernel::step::Path;
 use crate::kernel::task::{Ending, TaskId};
 use crate::kernel::user_mode::{self, Birth};
@@ -45,8 +46,8 @@ pub fn run<E>(
     let mut records = Ordered::default();
     loop {
         let elected = k.with(|s| s.elect());
-        if let Some((at, cpu)) = elected {
-            let task = k.with(|s| s.go_on(at, cpu));
+        if let Some(elected) = elected {
+            let task = k.with(|s| s.go_on(elected));
             paths.poll(k, task);
         }
         if let Some(failure) = k.with(|s| s.failure.take()) {
@@ -85,11 +86,12 @@ fn ending(state: &mut State, interrupted: bool) -> Option<Ending> {
 }
 
 impl State {
-    /// The present CPU is now `cpu`, at `at`; returns the task whose path goes on. What an idle CPU's
-    /// clock jumps over is idle time.
-    fn go_on(&mut self, at: Time, cpu: u32) -> TaskId {
-        self.activate(cpu);
-        self.cpu.clock = self.cpu.clock.max(at);
+    /// The present CPU is now the elected one; returns the task whose path goes on. What an idle
+    /// CPU's clock jumps over is idle time.
+    fn go_on(&mut self, elected: Elected) -> TaskId {
+        self.activate(elected.cpu);
+        self.horizon = elected.horizon;
+        self.cpu.clock = self.cpu.clock.max(elected.at);
         self.cpu.halted = false;
         self.cpu.current
     }

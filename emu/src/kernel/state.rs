@@ -214,10 +214,11 @@ impl Cpu {
         }
     }
 
-    /// When it has something to do; `event` is when its next timer fires.
-    pub fn ready_at(&self, event: Time) -> Time {
+    /// When it has something to do. One that is halted waits for a timer: of the kernel, or of an
+    /// event that is open on the CPU; the idle task has no events.
+    pub fn ready_at(&self) -> Time {
         if self.halted && !self.resched_ipi && self.queue.is_empty() {
-            event.max(self.clock)
+            self.events.next_deadline().min(self.timers.next()).max(self.clock)
         } else {
             self.clock
         }
