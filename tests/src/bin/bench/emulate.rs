@@ -23,22 +23,48 @@ pub fn guest(catalogue: &Catalogue, name: &str, arch: Arch) -> Result<PathBuf> {
     Ok(std::fs::canonicalize(catalogue.path(guest, arch.name()))?)
 }
 
+/// How a guest is run and sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// Its arguments.
+    pub args: &'a [&'a str],
+    /// Cycles between two samples; `None`: no event is open.
+    pub period: Option<u64>,
+    /// The user part of callchains is recorded on the way back to user mode.
+    pub defer: bool,
+    /// By SFrame first, there.
+    pub sframe: bool,
+    /// Emulated CPUs.
+    pub cpus: u32,
+}
+
+impl Setup<'_> {
+    /// Sampled, with callchains by frame pointer, on one CPU.
+    pub const fn sampled(period: u64) -> Setup<'static> {
+        Setup { args: &[], period: Some(period), defer: false, sframe: false, cpus: 1 }
+    }
+}
+
 /// Runs a guest under the emulator with a profile of `period`; returns the samples.
 pub fn emulate(path: &Path, args: &[&str], period: u64) -> Result<u64> {
-    emulate_with(path, args, period, |_| Ok(()), |(), _| ())
+    run(path, &Setup { args, ..Setup::sampled(period) })
+}
+
+/// Runs a guest; returns the samples.
+pub fn run(path: &Path, setup: &Setup<'_>) -> Result<u64> {
+    run_with(path, setup, |_| Ok(()), |(), _| ())
 }
 
 /// The same, of a machine that `prepare` does something to before the guest runs, and `finish`
 /// behind it.
-pub fn emulate_with<T>(
+pub fn run_with<T>(
     path: &Path,
-    args: &[&str],
-    period: u64,
+    setup: &Setup<'_>,
     prepare: impl FnOnce(&mut State) -> Result<T>,
     finish: impl FnOnce(T, &mut State),
 ) -> Result<u64> {
     let shown = path.to_string_lossy().into_owned();
-    let words = std::iter::once(shown.as_str()).chain(args.iter().copied());
+    let words = std::iter::once(shown.as_str()).chain(setup.args.iter().copied());
     let program = Program {
         host: path.to_owned(),
         path: shown.clone(),
@@ -50,41 +76,61 @@ pub fn emulate_with<T>(
         aslr: None,
         stdout_is_taken: true,
     };
-    let defaults = Defaults {
-        rate: Rate::Period(period),
-        explicit: true,
-        callchain: true,
-        exclude_callchain_user: false,
-        exclude_callchain_kernel: false,
-        defer: false,
-        max_stack: 0,
-    };
-    let events = event::parse("cycles", defaults)?;
-    let session = |arch| Session {
-        arch,
-        events,
-        cpus: 1,
-        wide: 0,
-        switches: false,
-        cmdline: vec!["bench".to_owned()],
-        kernel_symbols: symbols::all(arch),
-    };
-    let mut state = exec::exec(&program, Config::default(), session)?;
+    let session = session(setup)?;
+    let config = Config { cpus: setup.cpus, ..Config::default() };
+    let mut state = exec::exec(&program, config, session)?;
+    if setup.sframe {
+        state.use_sframe();
+    }
     // Standard streams are the harness's.
     for fd in 0..3 {
         state.task.fds.close(fd).map_err(|e| e.to_string())?;
     }
     let prepared = prepare(&mut state)?;
-    let output = Output::Stream { out: Box::new(std::io::sink()), name: "nowhere".to_owned() };
-    let mut sink: Box<dyn Sink> =
-        emu::export::open(Format::PerfData, &state.perf.session, output, Images::of_host())?;
+    // Without an event there is no profile.
+    let mut sink = setup.period.map(|_| nowhere(&state)).transpose()?;
     let kernel = Kernel::new(state);
     run::run(&kernel, &AtomicBool::new(false), |records| {
-        records.iter().try_for_each(|r| sink.record(r))
+        sink.iter_mut().try_for_each(|sink| records.iter().try_for_each(|r| sink.record(r)))
     })?;
     kernel.with(|state| finish(prepared, state));
-    sink.finish()?;
+    sink.iter_mut().try_for_each(|sink| sink.finish())?;
     Ok(kernel.with(|s| s.perf.totals.iter().map(|c| c.samples).sum()))
+}
+
+/// A profile that nobody reads.
+fn nowhere(state: &State) -> Result<Box<dyn Sink>> {
+    let output = Output::Stream { out: Box::new(std::io::sink()), name: "nowhere".to_owned() };
+    Ok(emu::export::open(Format::PerfData, &state.perf.session, output, Images::of_host())?)
+}
+
+/// The events that are open, on the guest's tasks.
+fn session(setup: &Setup<'_>) -> Result<impl FnOnce(Arch) -> Session + use<>> {
+    let events = match setup.period {
+        None => Vec::new(),
+        Some(period) => {
+            let defaults = Defaults {
+                rate: Rate::Period(period),
+                explicit: true,
+                callchain: true,
+                exclude_callchain_user: false,
+                exclude_callchain_kernel: false,
+                defer: setup.defer,
+                max_stack: 0,
+            };
+            event::parse("cycles", defaults)?
+        }
+    };
+    let cpus = setup.cpus;
+    Ok(move |arch| Session {
+        arch,
+        events,
+        cpus,
+        wide: 0,
+        switches: false,
+        cmdline: vec!["bench".to_owned()],
+        kernel_symbols: symbols::all(arch),
+    })
 }
 
 /// Runs a guest on the bare engine.

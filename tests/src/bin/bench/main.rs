@@ -10,6 +10,7 @@ mod emulate;
 mod output;
 mod speed;
 mod table;
+mod tasks;
 mod unwinding;
 
 use std::hint::black_box;
@@ -30,7 +31,17 @@ const RUNS: usize = 5;
 /// Period of the benchmark's profile, in instructions.
 const PERIOD: u64 = 1_000_000;
 /// Words that choose.
-const PARTS: [&str; 6] = ["speed", "start", "samples", "unwinding", "memory", "regions"];
+const PARTS: [&str; 9] = [
+    "speed",
+    "start",
+    "samples",
+    "deferred",
+    "syscalls",
+    "unwinding",
+    "memory",
+    "regions",
+    "crowds",
+];
 
 fn main() -> Result<ExitCode> {
     let args: Vec<String> = std::env::args().collect();
@@ -60,6 +71,12 @@ fn main() -> Result<ExitCode> {
         if only(&PARTS, "samples") {
             costs::samples(&catalogue, arch, &mut table)?;
         }
+        if only(&PARTS, "deferred") {
+            tasks::deferred(&catalogue, arch, &mut table)?;
+        }
+        if only(&PARTS, "syscalls") {
+            tasks::syscalls(&catalogue, arch, &mut table)?;
+        }
         if only(&PARTS, "unwinding") {
             unwinding::recorded(&catalogue, arch, &mut table)?;
         }
@@ -72,6 +89,9 @@ fn main() -> Result<ExitCode> {
     }
     if only(&PARTS, "regions") {
         costs::regions(&mut table)?;
+    }
+    if only(&PARTS, "crowds") {
+        tasks::crowds(&catalogue, &mut table)?;
     }
     let out = target_dir().join("bench.json");
     std::fs::write(&out, serde_json::to_vec_pretty(&table.rows)?)?;

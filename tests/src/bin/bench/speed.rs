@@ -14,7 +14,7 @@ use emu::grade::{TruthFile, Watch};
 use emu::kernel::State;
 use guests::Catalogue;
 
-use crate::emulate::{bare, emulate, emulate_with, guest};
+use crate::emulate::{Setup, bare, emulate, guest, run_with};
 use crate::table::{Bound, Row, Table};
 use crate::{PERIOD, RUNS, Result, timed};
 
@@ -61,13 +61,13 @@ fn ways(path: &Path, arch: Arch) -> Vec<Way<'_>> {
                 let file = TruthFile { out: Box::new(std::io::sink()), root: None };
                 Ok(Watch::start(state, Images::of_host(), Some(file)).map(drop)?)
             };
-            emulate_with(path, &[], PERIOD, watch, |(), _| ()).map(drop)
+            run_with(path, &Setup::sampled(PERIOD), watch, |(), _| ()).map(drop)
         }),
         Way::new("emu check, all methods: × of emu", true, Some(Bound::AtMost(2.0)), || {
             let start = |state: &mut State| {
                 Ok(Checker::start(state, Images::of_host(), Visits::Sparse, |_| true)?)
             };
-            emulate_with(path, &[], NO_SAMPLES, start, written).map(drop)
+            run_with(path, &Setup::sampled(NO_SAMPLES), start, written).map(drop)
         }),
     ];
     let qemu = format!("qemu-{}", arch.name());

@@ -11,7 +11,7 @@ use unwinder::memory::Copied;
 use unwinder::{CodeAddress, InstructionPointer, Memory, Registers};
 
 use crate::Result;
-use crate::emulate::emulate_with;
+use crate::emulate::{Setup, run_with};
 
 /// All that a walk needs of a thread.
 #[derive(Clone, Debug)]
@@ -62,10 +62,9 @@ impl Observer for Recorder {
 pub fn record(path: &Path, args: &[&str], period: u64, most: usize) -> Result<Vec<Stack>> {
     let recorder = Recorder::default();
     let observer = recorder.clone();
-    emulate_with(
+    run_with(
         path,
-        args,
-        period,
+        &Setup { args, ..Setup::sampled(period) },
         |state| {
             state.observer = Some(Box::new(observer));
             Ok(())
