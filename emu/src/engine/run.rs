@@ -138,8 +138,12 @@ impl Engine {
             }
             Stop::Interrupt(number) => {
                 self.take_back_unretired(arena, mmu)?;
-                self.end_exception()?;
-                Ok(Some(self.classify(number)))
+                let exit = self.classify(number);
+                // aarch64: `svc` leaves nothing behind, and there are many.
+                if exit != Exit::Syscall {
+                    self.end_exception()?;
+                }
+                Ok(Some(exit))
             }
             Stop::Invalid => {
                 self.take_back_unretired(arena, mmu)?;
