@@ -67,7 +67,7 @@ const TAIL_CALLERS: usize = 8;
 const COLUMNS: usize = 100;
 
 /// Columns of a frame's name, if they are enough.
-const NAME: usize = 44;
+const NAME: usize = 38;
 
 /// Instructions before and behind the sampled one.
 const AROUND: usize = 4;
