@@ -174,7 +174,7 @@ impl Follower for Inner {
         self.methods.map(&file);
     }
 
-    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, mut memory: Present<'_>) {
+    fn sampled(&mut self, regs: &Regs, _: &[u64], sp_was_set: bool, mut memory: Present<'_>) {
         let Inner { stack, methods, verdicts, .. } = self;
         if !stack.holds(regs.sp(), sp_was_set) {
             return;

@@ -5,8 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use arch::Arch;
+use emu::grade::Verdict;
 use emu::grade::check::Wrong;
 use emu::grade::point::ProgramPoint;
+use emu::numbers::grouped;
 use serde_json::Value;
 use tests::check::{Report, check, number, refused};
 use tests::{bless, root, scratch};
@@ -41,11 +43,12 @@ fn cfi_of_a_glibc_program_is_right() {
         match arch {
             Arch::X86_64 => {
                 assert_eq!((finished.status, wrong, faults.len()), (0, 0, 0));
-                assert!(finished.stderr.ends_with("nothing is wrong\n"), "{finished:?}");
+                let line = format!("dwarf {} right ({uncovered} without a row)\n", grouped(right));
+                assert!(finished.stderr.ends_with(&line), "{line}: {finished:?}");
             }
             Arch::Aarch64 => {
                 assert_eq!((finished.status, wrong, faults.len()), (1, 2, 2));
-                assert!(finished.stderr.ends_with("2 wrong\n"), "{finished:?}");
+                assert!(finished.stderr.contains(" checked: dwarf 2 wrong"), "{finished:?}");
                 let known =
                     |(f, w): &(&Value, &Value)| **f == "_start" && **w == "claimed outermost";
                 assert!(faults.iter().all(known), "{faults:?}");
@@ -60,26 +63,47 @@ fn frame_pointers_are_wrong_without_frames() {
         let finished = check(arch, &["recursion-glibc", "--method", "fp"]);
         assert_eq!(finished.status, 1, "{arch}");
         assert!(finished.stdout.contains("fp: "), "{arch}: {}", finished.stdout);
-        let one = [" wrong\n", " ways\n"].iter().any(|end| finished.stderr.ends_with(end));
-        assert!(one, "one method: {}", finished.stderr);
+        assert!(finished.stderr.contains(" checked: fp "), "{}", finished.stderr);
+        assert!(!finished.stderr.contains("dwarf"), "one method: {}", finished.stderr);
     }
 }
 
-/// The last line says how much is without a row, and what is wrong in which method.
+/// The last line says of each method what is wrong and what is without a row.
 #[test]
 fn the_last_line() {
-    let uncovered = check(Arch::X86_64, &["leaf", "--method", "sframe"]);
-    let words = "43 instructions checked (no row: sframe 43), nothing is wrong\n";
+    let uncovered = check(Arch::X86_64, &["leaf", "--method", "sframe,dwarf"]);
+    let words =
+        "43 instructions checked: dwarf all right, sframe covers nothing (43 without a row)\n";
     assert!(uncovered.status == 0 && uncovered.stderr.ends_with(words), "{uncovered:?}");
     for arch in Arch::ALL {
         let all = check(arch, &["leaf"]);
         let report = Report::of(arch, &["leaf"]);
-        let [fp, framehop] = ["fp", "framehop"].map(|m| report.faults_of(m).count());
-        let fp = format!(" wrong: fp {fp}");
-        assert!(all.stderr.contains(&fp), "{fp}: {all:?}");
-        let last = format!(", framehop {framehop}\n");
-        assert!(framehop == 0 || all.stderr.ends_with(&last), "{last}: {all:?}");
+        for (n, method) in report.methods().iter().enumerate() {
+            let [right, wrong, uncovered] = sums(&report.summary()["points"], 4)[n];
+            let said = match (wrong, uncovered) {
+                (0, 0) => format!("{method} all right"),
+                (0, _) if right == 0 => format!("{method} covers nothing ({uncovered} without"),
+                (0, _) => format!("{method} {right} right ({uncovered} without a row)"),
+                (_, _) => format!("{method} {wrong} wrong"),
+            };
+            assert!(all.stderr.contains(&said), "{said}: {all:?}");
+        }
     }
+}
+
+/// A page shows some of the faults in full and says so, or all of them.
+#[test]
+fn a_page_shows_all_faults_if_told_to() {
+    let words = ["nested-nofp", "--method", "fp", "--format", "html"];
+    let shown = |more: &[&str]| {
+        let page = check(Arch::X86_64, &[&words[..], more].concat()).stdout;
+        (page.matches("<details class=\"fault\"").count(), page.contains("are shown in full"))
+    };
+    let all = Report::of(Arch::X86_64, &words[..3]).faults_of("fp").count();
+    assert_eq!(shown(&["--details", "0"]), (all, false));
+    let (few, said) = shown(&[]);
+    assert!(few < all && said, "{few} of {all}");
+    assert!(shown(&["--details", "1"]).0 < few);
 }
 
 /// A signal came at the first instruction of `faults`, behind another function.
@@ -230,16 +254,16 @@ fn one_instruction_may_be_wrong_in_several_ways() {
     let words = ["recursion-glibc", "--method", "fp,framehop"];
     let finished = check(Arch::X86_64, &words);
     let report = Report::of(Arch::X86_64, &words);
-    let faults = report.kind("fault").count();
-    let places: BTreeSet<_> =
-        report.kind("fault").map(|f| ["pc", "method"].map(|k| f[k].to_string())).collect();
-    assert!(faults > places.len(), "{faults}");
-    let thousands = |n: usize| match n {
-        1000.. => format!("{},{:03}", n / 1000, n % 1000),
-        _ => n.to_string(),
-    };
-    let words = format!(", {} wrong in {} ways: fp ", thousands(places.len()), thousands(faults));
-    assert!(finished.stderr.contains(&words), "{words:?}: {}", finished.stderr);
+    let mut said = Vec::new();
+    for method in ["fp", "framehop"] {
+        let faults = report.faults_of(method).count();
+        let places: BTreeSet<_> = report.faults_of(method).map(|f| f["pc"].to_string()).collect();
+        assert!(faults > places.len(), "{method}: {faults}");
+        let [places, faults] = [places.len(), faults].map(|n| grouped(n as u64));
+        said.push(format!("{method} {places} wrong in {faults} ways"));
+    }
+    let words = format!(" checked: {}\n", said.join(", "));
+    assert!(finished.stderr.ends_with(&words), "{words:?}: {}", finished.stderr);
     for fault in report.kind("fault") {
         assert!(number(&fault["times"]) <= number(&fault["checked"]), "{fault}");
     }
@@ -284,9 +308,7 @@ fn a_page_is_whole() {
     for arch in Arch::ALL {
         let page = check(arch, &["recursion-glibc", "--format", "html"]).stdout;
         assert!(page.starts_with("<!DOCTYPE html>\n") && page.ends_with("</html>\n"));
-        for part in
-            ["framehop", "__libc_start_main_impl", "Row in force", "more, see --format json"]
-        {
+        for part in ["framehop", "__libc_start_main_impl", "Row in force", " more, not shown<"] {
             assert!(page.contains(part), "{arch}: no {part:?}");
         }
         // Nothing is fetched, and however much is wrong, it stays quick.
@@ -296,11 +318,11 @@ fn a_page_is_whole() {
     }
 }
 
-/// The fields that tables of the format's description name, by the heading above.
-fn described() -> BTreeMap<String, BTreeSet<String>> {
+/// The names in the tables of a description, by the heading above.
+fn described(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut section = String::new();
-    for line in documentation().lines() {
+    for line in text.lines() {
         if let Some(title) = line.strip_prefix("## ") {
             section = title.trim_matches('`').to_owned();
         } else if let Some((name, _)) = line.strip_prefix("| `").and_then(|l| l.split_once('`')) {
@@ -311,8 +333,8 @@ fn described() -> BTreeMap<String, BTreeSet<String>> {
     sections
 }
 
-fn documentation() -> String {
-    std::fs::read_to_string(root().join("docs/check-format.md")).unwrap()
+fn documentation(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs").join(name)).unwrap()
 }
 
 fn keys(value: &Value, found: &mut BTreeSet<String>) {
@@ -344,13 +366,13 @@ fn every_field_is_described_and_nothing_else() {
             wrong.extend(line["wrong"].as_str().map(str::to_owned));
         }
     }
-    let mut described = described();
+    let mut words = described(&documentation("verdicts.md"));
     let all: BTreeSet<String> = ProgramPoint::ALL
         .iter()
         .map(|p| serde_json::to_value(p).unwrap().as_str().unwrap().to_owned())
         .collect();
     assert!(points.len() > 4 && points.is_subset(&all), "{points:?}");
-    assert_eq!(described.remove("program points"), Some(all));
+    assert_eq!(words.remove("Program points"), Some(all));
     let all = [
         Wrong::Cfa,
         Wrong::ReturnAddress,
@@ -362,15 +384,26 @@ fn every_field_is_described_and_nothing_else() {
     ];
     let all: BTreeSet<String> = all.iter().map(|w| w.name().to_owned()).collect();
     assert!(wrong.len() > 3 && wrong.is_subset(&all), "{wrong:?}");
-    assert_eq!(described.remove("what is wrong"), Some(all));
-    assert_eq!(described, found);
+    assert_eq!(words.remove("Faults"), Some(all));
+    let verdicts = Verdict::ALL.map(|v| serde_json::to_value(v).unwrap());
+    let verdicts = verdicts.iter().map(|v| v.as_str().unwrap().to_owned()).collect();
+    assert_eq!(words.remove("Whole walks"), Some(verdicts));
+    for verdict in Verdict::ALL {
+        let row = format!(" | {} | ", verdict.name());
+        assert!(documentation("verdicts.md").contains(&row), "{row}");
+    }
+    let mut steps = words.remove("Steps").unwrap();
+    assert!(steps.remove("undecided") && found["function"].contains("undecided"));
+    assert_eq!(steps, found["counts"]);
+    assert!(words.is_empty(), "{words:?}");
+    assert_eq!(described(&documentation("check-format.md")), found);
 }
 
 /// The example is what the program writes.
 #[test]
 fn the_described_example_is_real() {
     let report = Report::of(Arch::X86_64, &["leaf", "--method", "fp"]);
-    let text = documentation();
+    let text = documentation("check-format.md");
     let blocks: Vec<&str> = text.split("```json\n").skip(1).collect();
     assert_eq!(blocks.len(), 4);
     for block in blocks {

@@ -22,7 +22,7 @@ fn known_faults_do_not_count() {
         let again = || check(arch, &[&words[..], &["--baseline", name]].concat());
         let same = again();
         assert_eq!(same.status, 0, "{same:?}");
-        assert!(same.stderr.contains("nothing new is wrong ("), "{same:?}");
+        assert!(same.stderr.contains(" checked, nothing new is wrong: fp "), "{same:?}");
         assert!(!same.stdout.contains("newly wrong"), "{same:?}");
 
         let text = std::fs::read_to_string(&file).unwrap();
@@ -77,7 +77,7 @@ fn functions_of_one_name_are_not_mixed_up() {
         baseline(&file, Arch::X86_64, &words, change);
         let one =
             check(Arch::X86_64, &[&words[..], &["--baseline", file.to_str().unwrap()]].concat());
-        assert!(one.stderr.contains(", 1 newly wrong ("), "{}", one.stderr);
+        assert!(one.stderr.contains(" checked: fp 1 newly wrong ("), "{}", one.stderr);
         let fault = &report.0[without];
         let place = format!(
             "{}+{} in ",
@@ -99,7 +99,7 @@ fn another_kind_is_new() {
         format!("{}\n", line.replace(r#""wrong":"cfa""#, r#""wrong":"registers""#))
     });
     let all = check(Arch::X86_64, &[&words[..], &["--baseline", file.to_str().unwrap()]].concat());
-    assert!(all.stderr.contains(", 8 newly wrong (3 known)"), "{}", all.stderr);
+    assert!(all.stderr.contains(" checked: fp 8 newly wrong (3 known)"), "{}", all.stderr);
 }
 
 /// Methods that a baseline does not have are not compared with it; nor are other ways to check.

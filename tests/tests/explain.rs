@@ -223,6 +223,75 @@ fn recursion_is_not_matched_by_address_alone() {
     }
 }
 
+/// A sample in the kernel says so, and marks the system call instruction.
+#[test]
+fn a_sample_in_the_kernel() {
+    let dir = scratch("explain-kernel");
+    for (arch, instruction) in [(Arch::X86_64, "syscall"), (Arch::Aarch64, "svc #0")] {
+        let events = ["-e", "cycles", "-c", "2000"];
+        let profile = record_with(&dir, arch, &events, &["syscalls-glibc"]);
+        let entry = match arch {
+            Arch::X86_64 => "entry_SYSCALL_64_after_hwframe",
+            Arch::Aarch64 => "el0_svc",
+        };
+        let during = samples(&profile, &format!("\"{entry}\""));
+        assert!(during.len() > 100, "{arch}: {}", during.len());
+        for n in during.iter().step_by(during.len() / 8) {
+            let text = explained(&profile, &[n]);
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(flat.contains(" in the kernel, in ") && flat.contains(entry), "{text}");
+            let marked = text.lines().find(|line| line.starts_with("  => ")).unwrap();
+            assert!(marked.ends_with(&format!("  {instruction}")), "{text}");
+            assert!(text.contains("  behind the system call, CFA "), "{text}");
+        }
+        // A fault is at its instruction.
+        let fault = samples(&profile, "\"handle_mm_fault\"");
+        let outside: Vec<&String> = fault.iter().filter(|n| !during.contains(n)).collect();
+        let text = explained(&profile, &[outside[0]]);
+        assert!(
+            text.contains("in the kernel, in ") && text.contains("the thread is here"),
+            "{text}"
+        );
+        // User code is not in the kernel.
+        let user: Vec<String> = samples(&profile, "\"point\"")
+            .into_iter()
+            .filter(|n| !explained(&profile, &[n]).contains("in the kernel"))
+            .take(1)
+            .collect();
+        assert!(!user.is_empty(), "{arch}");
+    }
+}
+
+/// Words that a method took for a frame record, and that no frame saved there, are not marked.
+#[test]
+fn only_saved_frame_pointers_are_marked() {
+    let dir = scratch("explain-saved");
+    let profile = record_with(&dir, Arch::X86_64, &["-c", "997"], &["lab-signals-v3"]);
+    let wrong = samples(&profile, "\"fp\":\"wrong-tail\"");
+    assert!(!wrong.is_empty());
+    for n in wrong {
+        let text = explained(&profile, &[&n]);
+        let read: Vec<&str> = text.lines().filter(|l| l.contains("fp takes it for one")).collect();
+        assert!(!read.is_empty() && !read.iter().any(|l| l.contains("saved rbp")), "{text}");
+        assert!(!text.contains("rbp, saved rbp"), "no frame record: {text}");
+    }
+}
+
+/// Of a stack with more rows than there is room for, the ends and the parting are kept.
+#[test]
+fn a_picture_of_a_deep_stack() {
+    let dir = scratch("explain-deep");
+    let profile = record_with(&dir, Arch::X86_64, &["-c", "4001"], &["recursion-nofp"]);
+    let deepest = samples(&profile, "\"depth\":9");
+    let is_deep = |n: &&String| explained(&profile, &[n]).contains(" more\n  #9");
+    let n = deepest.iter().find(is_deep).unwrap();
+    let svg = explained(&profile, &[n, "--svg", "-"]);
+    assert!(svg.contains(" rows</text>") && svg.contains(">… #"), "{svg}");
+    // dwarf goes to the C library, which has no table: the last frames are where it parts.
+    assert!(svg.contains(">missing #1 descend<"), "{svg}");
+    assert!(svg.contains("main+0x"), "{svg}");
+}
+
 /// Functions that have made tail calls are told, with the frame that they led to.
 #[test]
 fn tail_callers_are_told() {

@@ -82,7 +82,8 @@ fn exceptions() {
 #[test]
 fn stale_registers_are_not_graded() {
     let dir = tests::scratch("truth-stale");
-    for guest in ["golden-fp", "syscalls-glibc"] {
+    // Those that make so many system calls that some sample is there, whatever the costs of a step.
+    for guest in ["syscalls", "syscalls-glibc"] {
         let profile = dir.join(guest);
         let mut command = emu(&["run", "--truth", "--arch", "x86_64", "-c", "37", "-o"]);
         let finished = finish(command.arg(&profile).arg(guest));

@@ -71,7 +71,7 @@ impl Observer for Watch {
 
     fn mapped(&mut self, _path: &str, _addr: u64, _pgoff: u64) {}
 
-    fn sampled(&mut self, regs: &Regs, _: bool, memory: Present<'_>) {
+    fn sampled(&mut self, regs: &Regs, _: &[u64], _: bool, memory: Present<'_>) {
         self.0.borrow_mut().compare(regs, memory);
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use arch::Arch;
 
-use crate::cli::check_table::Table;
+use crate::cli::check_table::{DETAILS, Table};
 use crate::cli::files;
 use crate::cli::grades::unknown_files;
 use crate::cli::machine::{self, Scope, Setup, Stop, exit_status, failure_of};
@@ -21,9 +21,10 @@ use crate::engine::schedule::{MAX_BLOCKS, Visits};
 use crate::export::ExportError;
 use crate::grade::Methods;
 use crate::grade::check::build::{Run, report};
-use crate::grade::check::overview::{Overview, wrong};
+use crate::grade::check::overview::sentence;
+use crate::grade::check::page::{self, Limits};
 use crate::grade::check::report::{Fault, Header, SCHEMA, VERSION};
-use crate::grade::check::{Baseline, Checker, Report, page};
+use crate::grade::check::{Baseline, Checker, Report};
 use crate::kernel::run;
 use crate::kernel::state::PmuIrq;
 use crate::kernel::task::Ending;
@@ -186,14 +187,19 @@ fn write(
     let write_to = |out: &mut dyn Write| -> io::Result<()> {
         match options.format {
             CheckFormat::Table => {
-                let table = Table { report, new, baseline, details: options.details, style };
+                let details = options.details.unwrap_or(DETAILS);
+                let table = Table { report, new, baseline, details, style };
                 out.write_all(table.render().as_bytes())
             }
             CheckFormat::Json => report.lines().try_for_each(|line| {
                 serde_json::to_writer(&mut *out, &line)?;
                 out.write_all(b"\n")
             }),
-            CheckFormat::Html => out.write_all(page::render(report, new).as_bytes()),
+            CheckFormat::Html => {
+                let limits = options.details.map(Limits::per_method).unwrap_or_default();
+                let page = page::render(report, new, baseline.is_some(), limits);
+                out.write_all(page.as_bytes())
+            }
         }?;
         out.flush()
     };
@@ -231,53 +237,13 @@ fn said(
     new: &[&Fault],
     baseline: Option<&Baseline>,
 ) -> String {
-    let faults = match (new.len(), baseline) {
-        (0, None) => "nothing is wrong".to_owned(),
-        (_, None) => wrong(new, false, grouped),
-        (0, Some(_)) => format!("nothing new is wrong ({} known)", count(report.faults.len())),
-        (n, Some(_)) => {
-            format!("{} ({} known)", wrong(new, true, grouped), count(report.faults.len() - n))
-        }
-    };
+    let faults = sentence(report, new, baseline.is_some(), grouped);
+    let nothing_new = baseline.is_some() && new.is_empty();
     format!(
-        "emu: {name} {}; {} instructions checked{}, {faults}{}\n",
+        "emu: {name} {}; {} instruction{} checked{}: {faults}\n",
         ending_words(ending),
         grouped(report.summary.pcs),
-        without_a_row(report),
-        by_method(report, new)
+        if report.summary.pcs == 1 { "" } else { "s" },
+        if nothing_new { ", nothing new is wrong" } else { "" },
     )
-}
-
-/// ` (no row: dwarf 12, sframe 43)`: how many of the instructions a method has no rule for.
-fn without_a_row(report: &Report) -> String {
-    let total = Overview::new(report).total;
-    let counts = report.header.methods.iter().zip(total).map(|(m, c)| (&**m, c.no_coverage));
-    match listed(counts) {
-        list if list.is_empty() => String::new(),
-        list => format!(" (no row: {})", list.join(", ")),
-    }
-}
-
-/// `: fp 11, framehop 24`: what is wrong in which method, if there are several.
-fn by_method(report: &Report, new: &[&Fault]) -> String {
-    let count = |method: &str| {
-        let mut at: Vec<_> = new.iter().filter(|f| f.method == method).map(|f| f.address).collect();
-        at.dedup();
-        at.len() as u64
-    };
-    let methods = &report.header.methods;
-    match listed(methods.iter().map(|method| (&**method, count(method)))) {
-        list if list.is_empty() || methods.len() == 1 => String::new(),
-        list => format!(": {}", list.join(", ")),
-    }
-}
-
-/// The counts that are not 0, in words.
-fn listed<'m>(counts: impl Iterator<Item = (&'m str, u64)>) -> Vec<String> {
-    let some = counts.filter(|(_, count)| *count > 0);
-    some.map(|(method, count)| format!("{method} {}", grouped(count))).collect()
-}
-
-fn count(n: usize) -> String {
-    grouped(n as u64)
 }

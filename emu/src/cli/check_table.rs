@@ -17,6 +17,9 @@ const NAME: usize = 30;
 const WIDTH: usize = 139;
 const LABEL: usize = 14;
 
+/// Faults of each method that are shown in full, if nobody says how many.
+pub const DETAILS: usize = 3;
+
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'r> {

@@ -34,7 +34,9 @@ method its frames, with the rule that it applied at each (in the words of `emu s
 where it found the next one; where it parts from the truth, and why; and the words of the
 stack from the stack pointer up, with what they are. Frames have the numbers of the true
 stack, #0 the innermost; a frame that does not exist is marked with ??. Of a sample whose true
-stack is not known (N counts these, too) the place is printed, and why it is not.
+stack is not known (N counts these, too) the place is printed, and why it is not. Of one that
+was taken in the kernel the kernel's functions are told, and the system call instruction is
+marked. docs/verdicts.md of the repository says what the verdicts mean.
 
 Examples:
   emu run --truth golden-leaf        writes perf.data and perf.data.truth
@@ -63,6 +65,9 @@ const TAIL_CALLERS: usize = 8;
 
 /// Columns of a line; rules that are longer go on in the next one.
 const COLUMNS: usize = 100;
+
+/// Columns of a frame's name, if they are enough.
+const NAME: usize = 38;
 
 /// Instructions before and behind the sampled one.
 const AROUND: usize = 4;
@@ -143,7 +148,8 @@ fn undecided(found: Found<Undecided>) -> Result<u8, Failure> {
     complain_of(&missing);
     let style = Style::of_stdout();
     let (sample, regs) = (&found.sample, found.sample.regs(found.arch));
-    let place = Place { n: sample.n, pc: regs.pc, point: sample.point, arch: found.arch };
+    let (n, pc, point, arch) = (sample.n, regs.pc, sample.point, found.arch);
+    let place = Place { n, pc, point, arch, kernel: &sample.kernel };
     let mut text = place.text(&places, style);
     let _ = writeln!(text, "\n{}", style.bold("the true stack is not known, nothing was graded"));
     let sp = register_name(found.arch, found.arch.sp() as u8);
@@ -174,17 +180,20 @@ fn undecided(found: Found<Undecided>) -> Result<u8, Failure> {
 }
 
 /// Where a sample is.
-struct Place {
+struct Place<'s> {
     n: u64,
     pc: u64,
     point: ProgramPoint,
     arch: Arch,
+    /// Functions of the kernel, innermost first.
+    kernel: &'s [String],
 }
 
-impl Place {
+impl Place<'_> {
     /// The first lines, with the code.
     fn text(&self, places: &Places, style: Style) -> String {
-        let address = InstructionPointer(self.pc).into();
+        let pc = places.system_call(self.kernel, self.pc).unwrap_or(self.pc);
+        let address = InstructionPointer(pc).into();
         let file = places.file(address).map_or("no file".into(), one_line);
         let mut text = style.bold(&format!("sample {}", self.n));
         let name = one_line(&places.name(address)).into_owned();
@@ -193,18 +202,31 @@ impl Place {
             let _ = write!(text, ", {}", one_line(&line));
         }
         let _ = write!(text, "\nprogram point: {}\n", self.point.name());
-        let code = places.code(self.pc, AROUND);
+        if let Some(kernel) = self.in_the_kernel() {
+            let _ = writeln!(text, "{}", wrapped(&one_line(&kernel), 0, 2));
+        }
+        let code = places.code(pc, AROUND);
         if !code.is_empty() {
             text.push('\n');
         }
         for line in code {
-            let here = line.address == self.pc;
+            let here = line.address == pc;
             let arrow = if here { "=>" } else { "  " };
             let code = format!("  {arrow} {:x}  {}", line.address, one_line(&line.text));
             let code = if here { style.bold(&code) } else { code };
             let _ = writeln!(text, "{code}");
         }
         text
+    }
+
+    /// `in the kernel, in do_nanosleep, called from hrtimer_nanosleep, …`
+    fn in_the_kernel(&self) -> Option<String> {
+        let (innermost, callers) = self.kernel.split_first()?;
+        let callers = match callers {
+            [] => String::new(),
+            callers => format!(", called from {}", callers.join(", ")),
+        };
+        Some(format!("in the kernel, in {innermost}{callers}"))
     }
 }
 
@@ -258,7 +280,8 @@ struct Words<'e> {
 impl Words<'_> {
     fn text(&self) -> String {
         let (arch, sample) = (self.e.arch(), self.e.sample());
-        let place = Place { n: sample.n, pc: sample.pc.0, point: sample.point, arch };
+        let (n, pc, point) = (sample.n, sample.pc.0, sample.point);
+        let place = Place { n, pc, point, arch, kernel: &sample.kernel };
         let mut text = place.text(&self.e.places, self.style);
         text.push_str(&self.true_stack());
         for replay in &self.e.replays {
@@ -279,17 +302,20 @@ impl Words<'_> {
             None => format!("the innermost {} frames", grouped(sample.frames.len() as u64)),
         };
         let mut text = self.head(&format!("the true stack, {frames}"));
+        let names: Vec<String> = self.named(sample.frames.len(), |n| self.e.frame_name(n));
+        let column = column(&names);
         self.list(sample.frames.len(), &mut text, |index| {
             let frame = &sample.frames[index];
             let kind = match frame.kind {
+                FrameKind::Current if self.e.system_call().is_some() => "behind the system call",
                 FrameKind::Current => "the thread is here",
                 FrameKind::Return => "returns to here",
                 FrameKind::Interrupted => "a signal came here",
             };
             let cfa = frame.cfa.map_or("outermost".to_owned(), |cfa| format!("CFA {:x}", cfa.0));
-            let name = self.e.frame_name(index);
             let here = self.style.dim(&format!("{kind}, {cfa}"));
-            format!("  {:<40} {here}{}", one_line(&name), self.tail_callers(frame))
+            let name = in_column(&names[index], column);
+            format!("  {name}  {here}{}", self.tail_callers(frame))
         });
         text
     }
@@ -317,14 +343,20 @@ impl Words<'_> {
         text
     }
 
+    /// The names of `0..count`, those that [`Words::list`] prints.
+    fn named(&self, count: usize, name: impl Fn(usize) -> String) -> Vec<String> {
+        let one =
+            |n| if is_listed(n, count) { one_line(&name(n)).into_owned() } else { String::new() };
+        (0..count).map(one).collect()
+    }
+
     /// Lines for `0..count`, without those in the middle of many.
     fn list(&self, count: usize, text: &mut String, line: impl Fn(usize) -> String) {
-        let left_out = FRAMES * 3 / 4..count.saturating_sub(FRAMES / 4);
         for index in 0..count {
-            if count > FRAMES && index == left_out.start {
-                let _ = writeln!(text, "  … {} more", grouped(left_out.len() as u64));
+            if count > FRAMES && index == FRAMES * 3 / 4 {
+                let _ = writeln!(text, "  … {} more", grouped((count - FRAMES) as u64));
             }
-            if count <= FRAMES || !left_out.contains(&index) {
+            if is_listed(index, count) {
                 text.push_str(line(index).trim_end());
                 text.push('\n');
             }
@@ -347,13 +379,13 @@ impl Words<'_> {
         }
         // A walk that has ended too early has told why.
         let told_end = replay.end.as_ref().is_some_and(|end| said[0].contains(end.as_str()));
+        let names = self.named(replay.distinct(), |index| match replay.frames[index].truth {
+            Some(truth) => e.frame_name(truth),
+            None => format!("?? {}", e.places.name(replay.frames[index].address)),
+        });
+        let column = column(&names);
         self.list(replay.distinct(), &mut text, |index| {
             let told = &replay.frames[index];
-            let name = match told.truth {
-                Some(truth) => e.frame_name(truth),
-                None => format!("?? {}", e.places.name(told.address)),
-            };
-            let name = format!("{:<34}", one_line(&name));
             let rule = told.rule.as_deref().map(one_line).unwrap_or_default();
             let from = match (told.source, replay.frames.get(index + 1)) {
                 (_, None) => match &replay.end {
@@ -367,9 +399,14 @@ impl Words<'_> {
                 }
             };
             let gap = if rule.is_empty() || from.is_empty() { "" } else { "  " };
-            let taken = name.chars().count() + 4;
+            let taken = column + 4;
             // The pair of words stays in one line.
-            let rule = wrapped(&format!("{rule}{gap}{from}"), taken, 8).replace('\u{a0}', " ");
+            let rule = wrapped(&format!("{rule}{gap}{from}"), taken, taken).replace('\u{a0}', " ");
+            let name = if rule.is_empty() {
+                names[index].clone()
+            } else {
+                in_column(&names[index], column)
+            };
             let name = if told.truth.is_some() { name } else { style.red(&name) };
             format!("  {name}  {}", style.dim(&rule))
         });
@@ -476,6 +513,25 @@ impl Words<'_> {
             Mark::SavedFp => format!("saved {}", register(e.arch().fp())),
             Mark::Method { .. } => return None,
         })
+    }
+}
+
+/// Whether a list of `count` lines has this one: the first and the last [`FRAMES`] are.
+fn is_listed(index: usize, count: usize) -> bool {
+    count <= FRAMES || index < FRAMES * 3 / 4 || index >= count - FRAMES / 4
+}
+
+/// Columns of a list's names: the longest one's, if it is not too long.
+fn column(names: &[String]) -> usize {
+    let lengths = names.iter().map(|name| name.chars().count());
+    lengths.filter(|length| *length <= NAME).max().unwrap_or_default()
+}
+
+/// A name in so many columns. What comes behind one that is longer is below it.
+fn in_column(name: &str, columns: usize) -> String {
+    match name.chars().count() <= columns {
+        true => format!("{name:<columns$}"),
+        false => format!("{name}\n  {:columns$}", ""),
     }
 }
 

@@ -171,7 +171,7 @@ An instruction is checked in the first 8 executions of its block of code and the
 power of two. It counts as wrong if one check was, as not covered if no table says anything
 about it, and as undecided if its true caller was never known: the stack pointer was
 between two stacks, as inside longjmp, or the caller one of the middle frames of more than
-1,048,576, which are not kept.
+1,048,576, which are not kept. docs/verdicts.md says what each word of a report means.
 
 Exit status: 1 if anything is wrong (with --baseline: anything new), else 0; 124, 125, 126,
 127 and 130 as of `emu run`. The guest's own status is only said. Unless -o names a file,
@@ -199,9 +199,10 @@ pub struct CheckOptions {
     /// Write the report to FILE
     #[arg(short = 'o', long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
-    /// Wrong instructions of each method that the table shows in full; 0: all
-    #[arg(long, value_name = "N", default_value = "3", help_heading = "Output")]
-    pub details: usize,
+    /// Wrong instructions that are shown in full, 0 for all: so many of each method in a table
+    /// [default: 3], of each method and function on a page [default: 6, and 1,500 in all]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    pub details: Option<usize>,
     /// See [`WorldOptions`].
     #[command(flatten)]
     pub world: WorldOptions,
@@ -291,7 +292,7 @@ pub struct SamplingOptions {
     /// Follow every call and return, and say for each way to unwind how many of the samples'
     /// user stacks it gets right (undecided: between two stacks, or among more than 1,048,576
     /// live frames, of which the middle ones are not kept); the true stacks go into FILE.truth
-    /// beside the profile, for `emu explain`
+    /// beside the profile, for `emu explain`; docs/verdicts.md says what the verdicts mean
     #[arg(long)]
     pub truth: bool,
 }
@@ -309,7 +310,7 @@ pub struct OutputOptions {
     /// graphs), script (text as of perf script)
     #[arg(long, value_name = "FORMAT", default_value = "perf")]
     pub format: Format,
-    /// Print no summary
+    /// Print no summary; what --truth finds is printed all the same
     #[arg(short = 'q', long)]
     pub quiet: bool,
 }
@@ -371,6 +372,7 @@ CFI is .eh_frame, or where that is silent .debug_frame. A row is printed where i
   cfa=rsp+16     the canonical frame address, here rsp + 16
   ra=c-8         the return address is in memory at CFA - 8 (ra=x30: in x30)
   rbp=c-16       the caller's rbp is at CFA - 16; registers not named are unchanged
+                 (d8 to d15 of aarch64, which functions preserve, are named, too)
   x19=v-8        the caller's x19 is CFA - 8 itself
   ra=undefined   there is no caller
   pac=A          the return address is signed with key A

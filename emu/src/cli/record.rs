@@ -57,7 +57,7 @@ pub struct RecordOptions {
     /// Write the profile to PROFILE as well, a perf.data file
     #[arg(long, value_name = "PROFILE", help_heading = "Output")]
     pub profile: Option<PathBuf>,
-    /// Print no summary
+    /// Print no summary; what --truth finds is printed all the same
     #[arg(short = 'q', long, help_heading = "Output")]
     pub quiet: bool,
     /// See [`SamplingOptions`].

@@ -1,10 +1,12 @@
 //! The true frames: which part of the stack is whose, and where it keeps its return address.
 
+use std::collections::BTreeSet;
+
 use arch::Arch;
 use arch::sigframe::saved_pc;
 use unwinder::Memory;
 
-use crate::explain::{Replay, Source};
+use crate::explain::{By, Replay, Source, Told};
 use crate::grade::file::{Found, FrameKind, Pieces};
 
 /// Stack pointer of a true frame.
@@ -73,4 +75,36 @@ fn slot(found: &Found, replays: &[&Replay], index: usize) -> Option<Slot> {
     };
     let holds = word.is_some_and(|word| found.arch.strip_pac(word) == caller.address.0);
     (holds || word.is_some()).then_some(Slot { at, holds })
+}
+
+/// Words in which true frames saved their callers' frame pointer, as far as a method's rule
+/// that is right there tells it. What a method takes for a frame record elsewhere is none.
+pub fn saved_fps(found: &Found, replays: &[Replay]) -> BTreeSet<u64> {
+    let mut saved = BTreeSet::new();
+    for replay in replays {
+        let next = replay.frames.iter().skip(1).map(Some).chain([None]);
+        for (told, next) in replay.frames.iter().zip(next) {
+            saved.extend(told.saved_fp.filter(|at| is_saved(found, replay.by, told, next, *at)));
+        }
+    }
+    saved
+}
+
+/// Whether the true frame that `told` is saved the frame pointer `at` an address.
+fn is_saved(found: &Found, by: By, told: &Told, next: Option<&Told>, at: u64) -> bool {
+    let frames = &found.sample.frames;
+    let Some((index, frame)) = told.truth.and_then(|n| Some((n, frames.get(n)?))) else {
+        return false;
+    };
+    // The outermost frame has no caller.
+    let (Some(cfa), Some(caller)) = (frame.cfa, frames.get(index + 1)) else { return false };
+    let leads_on = next.is_some_and(|next| next.truth == Some(index + 1));
+    // What the CFA of a signal's frame is, tables see differently.
+    let same_cfa = told.cfa == Some(cfa.0) || caller.kind == FrameKind::Interrupted;
+    let is_right = match (by, found.arch) {
+        (By::Table, _) => same_cfa,
+        (_, Arch::X86_64) => leads_on && told.cfa == Some(cfa.0),
+        (_, Arch::Aarch64) => leads_on,
+    };
+    is_right && owner(found, at) == Some(index)
 }

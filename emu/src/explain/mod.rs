@@ -12,19 +12,22 @@
 //! * [`replay`]: what a method did at each frame; [`pair`]: which true frame each one is
 //! * [`why`]: where it parts from the truth, and why
 //! * [`stack`]: the memory of the stack, marked
-//! * [`svg`]: all of it as a picture
+//! * [`svg`]: all of it as a picture; [`shown`]: which rows of the stack, if there are many
 
 pub mod frames;
 pub mod pair;
 pub mod place;
 pub mod replay;
+pub mod shown;
 pub mod stack;
 pub mod svg;
 pub mod why;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arch::Arch;
+use unwinder::{CodeAddress, InstructionPointer};
 
 pub use frames::Slot;
 pub use place::Places;
@@ -47,6 +50,7 @@ pub struct Explained {
     /// Files that are not there any more, or are others now, with the reason.
     pub missing: Vec<String>,
     slots: Vec<Option<Slot>>,
+    saved_fps: BTreeSet<u64>,
 }
 
 impl Explained {
@@ -80,8 +84,9 @@ impl Explained {
         // is wanted.
         let (tables, records): (Vec<_>, Vec<_>) = all.iter().partition(|r| r.by == By::Table);
         let slots = frames::slots(&found, &[tables, records].concat());
+        let saved_fps = frames::saved_fps(&found, &all);
         let replays = all.into_iter().filter(|replay| wanted(&replay.name)).collect();
-        Explained { found, places, replays, missing, slots }
+        Explained { found, places, replays, missing, slots, saved_fps }
     }
 
     /// The sample.
@@ -128,6 +133,22 @@ impl Explained {
     /// Where the true frame `index` keeps, or kept, the address of its caller.
     pub fn slot(&self, index: usize) -> Option<Slot> {
         self.slots.get(index).copied().flatten()
+    }
+
+    /// The words in which true frames saved their callers' frame pointer.
+    pub fn saved_fps(&self) -> &BTreeSet<u64> {
+        &self.saved_fps
+    }
+
+    /// The system call instruction in which the sample is, if it was taken in the kernel during
+    /// one.
+    pub fn system_call(&self) -> Option<u64> {
+        self.places.system_call(&self.sample().kernel, self.sample().pc.0)
+    }
+
+    /// Where the thread is: at its next instruction, or in a system call.
+    pub fn instruction(&self) -> CodeAddress {
+        InstructionPointer(self.system_call().unwrap_or(self.sample().pc.0)).into()
     }
 
     /// The register of the innermost frame that alone holds the address of its caller, and

@@ -94,6 +94,20 @@ impl Places {
         Some(range.start.wrapping_add(file.bias)..range.end.wrapping_add(file.bias))
     }
 
+    /// The system call instruction before `pc`, if the `kernel`'s functions, innermost first, say
+    /// that one was made there.
+    pub fn system_call(&self, kernel: &[String], pc: u64) -> Option<u64> {
+        let (outermost, mnemonic, len) = match self.arch {
+            Arch::X86_64 => ("entry_SYSCALL_64_after_hwframe", "syscall", 2),
+            // A fault has the same outermost functions.
+            Arch::Aarch64 => ("el0_svc", "svc", 4),
+        };
+        let at = kernel.iter().any(|name| name == outermost).then(|| pc.checked_sub(len))??;
+        let (file, vaddr) = self.find(at)?;
+        let line = show::Code::new(self.arch, &file.bytes).around(Some(vaddr), vaddr, 0);
+        line.first().is_some_and(|line| line.text.starts_with(mnemonic)).then_some(at)
+    }
+
     /// Instructions around `pc`, up to `count` before it and behind it.
     pub fn code(&self, pc: u64, count: usize) -> Vec<Line> {
         let Some((file, vaddr)) = self.find(pc) else { return Vec::new() };

@@ -20,7 +20,7 @@ pub enum Mark {
     ReturnAddress(usize),
     /// It held that, and was overwritten.
     Overwritten(usize),
-    /// It holds a saved frame pointer.
+    /// A true frame saved its caller's frame pointer there.
     SavedFp,
     /// A method read there where a frame goes on.
     Method {
@@ -92,6 +92,7 @@ impl Stack {
                 mark(slot, if holds { Mark::ReturnAddress(caller) } else { held });
             }
         }
+        e.saved_fps().iter().for_each(|saved| mark(*saved, Mark::SavedFp));
         let mut link = vec![Mark::ReturnAddress(1)];
         for (number, replay) in e.replays.iter().enumerate() {
             for (n, told) in replay.frames.iter().enumerate() {
@@ -102,9 +103,6 @@ impl Stack {
                     Some(Source::Memory(slot)) => mark(slot, read),
                     Some(Source::Register(_)) if n == 0 => link.push(read),
                     _ => {}
-                }
-                if let Some(saved) = told.saved_fp {
-                    mark(saved, Mark::SavedFp);
                 }
             }
         }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use crate::explain::shown::{Shown, choose, partings};
 use crate::explain::why::why;
 use crate::explain::{Explained, Mark, Replay, Row, Source, Stack, register_name};
 use crate::numbers::grouped;
@@ -45,9 +46,10 @@ pub fn svg(e: &Explained) -> String {
         stack = stack.brief();
     }
     let row = (ROOM / stack.0.len().max(1) as u32).clamp(LOW, HIGH);
-    let mut page = Page { e, text: String::new(), rows: Vec::new(), row };
+    let mut page = Page { e, text: String::new(), rows: Vec::new(), left_out: Vec::new(), row };
     page.head();
-    page.stack(&stack);
+    let room = (ROOM / row) as usize;
+    page.stack(&choose(&stack.0, &partings(e, &stack.0), room));
     page.true_frames();
     let shown = &e.replays[..e.replays.len().min(MAX_METHODS)];
     let width = (RIGHT - METHODS) / shown.len().max(1) as u32;
@@ -71,6 +73,9 @@ struct Page<'e> {
     text: String,
     /// Middle of the row of a word or register, those that are shown.
     rows: Vec<(Source, u32)>,
+    /// Addresses of words that are left out, from the first to the last one, and the middle of
+    /// the line that stands for them.
+    left_out: Vec<(u64, u64, u32)>,
     /// Height of a row.
     row: u32,
 }
@@ -116,15 +121,16 @@ impl Page<'_> {
         let sample = e.sample();
         let sample_n = format!("Sample {}: ", sample.n);
         let taken = sample_n.len() as u32 * 17;
-        let name = e.frame_name(0);
-        let (name, size) = fit(name.trim_start_matches("#0 "), 1220_u32.saturating_sub(taken), 28);
+        let address = e.instruction();
+        let (name, size) = fit(&e.places.name(address), 1220_u32.saturating_sub(taken), 28);
         self.label(Label { x: FRAMES, y: 50, size, class: "b" }, &format!("{sample_n}{name}"));
-        let address = sample.frames.first().map(|f| f.code_address());
-        let file = address.and_then(|a| e.places.file(a)).unwrap_or("no file");
-        let line = address.and_then(|a| e.places.line(a));
+        let file = e.places.file(address).unwrap_or("no file");
+        let line = e.places.line(address);
         let line = line.map(|line| format!("{line} in ")).unwrap_or_default();
         let (arch, point) = (e.arch(), sample.point.name());
-        let place = format!("{line}{file} ({arch}); program point: {point}");
+        let kernel = sample.kernel.first();
+        let kernel = kernel.map(|name| format!("; in the kernel, in {name}")).unwrap_or_default();
+        let place = format!("{line}{file} ({arch}); program point: {point}{kernel}");
         self.label(Label { x: FRAMES, y: 80, size: 17, class: "dim" }, &short(&place, 1220, 17));
         let head = |x| Label { x, y: TOP - 26, size: 17, class: "b" };
         self.label(head(FRAMES), "True frames");
@@ -132,14 +138,20 @@ impl Page<'_> {
     }
 
     /// The words in the middle.
-    fn stack(&mut self, stack: &Stack) {
-        let rows = &stack.0;
-        let room = (ROOM / self.row) as usize;
-        for (n, row) in rows.iter().take(room).enumerate() {
-            let (y, last) = (TOP + n as u32 * self.row, n + 1 == room && rows.len() > room);
+    fn stack(&mut self, lines: &[Shown<'_>]) {
+        for (n, line) in lines.iter().enumerate() {
+            let y = TOP + n as u32 * self.row;
             let middle = Label { x: WORD + 8, y: y + self.row / 2 + 5, size: 13, class: "m dim" };
+            let row = match line {
+                Shown::Row(row) => *row,
+                Shown::LeftOut(count, extent) => {
+                    self.label(middle, &format!("… {} rows", grouped(*count as u64)));
+                    let line = extent.map(|(first, last)| (first, last, y + self.row / 2));
+                    self.left_out.extend(line);
+                    continue;
+                }
+            };
             match row {
-                _ if last => self.label(middle, &format!("… {} rows more", rows.len() - n)),
                 Row::Gap => self.label(middle, "elsewhere in memory:"),
                 Row::Skipped(n) => {
                     let s = if *n == 1 { "" } else { "s" };
@@ -237,9 +249,16 @@ impl Page<'_> {
     fn true_frames(&mut self) {
         let e = self.e;
         let mut below = TOP;
+        // For each line of what is left out the first and the last frame.
+        let mut hidden: Vec<Option<(usize, usize)>> = vec![None; self.left_out.len()];
         for index in 0..e.sample().frames.len() {
             let Some(sp) = e.sp_of(index) else { continue };
             let cfa = e.sample().frames[index].cfa.map_or(u64::MAX, |cfa| cfa.0);
+            if let Some(line) = self.hides(index, sp, cfa) {
+                let range = &mut hidden[line];
+                *range = Some((range.map_or(index, |(first, _)| first), index));
+                continue;
+            }
             let own = self.rows.iter().filter(|(at, _)| match *at {
                 Source::Memory(address) => sp <= address && address < cfa,
                 Source::Register(_) => index == 0,
@@ -263,6 +282,26 @@ impl Page<'_> {
             let y = top + (bottom - top) / 2 + 5;
             self.label(Label { x: FRAMES, y, size, class }, &name);
         }
+        for (line, range) in hidden.into_iter().enumerate() {
+            let (Some((first, last)), (.., y)) = (range, self.left_out[line]) else { continue };
+            let name = if first == last {
+                format!("… #{first}")
+            } else {
+                format!("… #{first} to #{last}")
+            };
+            self.label(Label { x: FRAMES, y: y + 5, size: 13, class: "dim" }, &name);
+        }
+    }
+
+    /// Which of the lines that stand for what is left out has all words of a frame.
+    fn hides(&self, index: usize, sp: u64, cfa: u64) -> Option<usize> {
+        let within = |address: u64| sp <= address && address < cfa;
+        let is_shown = self.rows.iter().any(|(at, _)| match *at {
+            Source::Memory(address) => within(address),
+            Source::Register(_) => index == 0,
+        });
+        let hides = |&(first, last, _): &(u64, u64, u32)| first < cfa && sp <= last;
+        if is_shown { None } else { self.left_out.iter().position(hides) }
     }
 
     /// A method's frames, each in the row where its address was read.

@@ -1,6 +1,6 @@
 //! Where a method parts from the truth, and why, in words.
 
-use unwinder::Memory;
+use unwinder::{InstructionPointer, Memory};
 
 use crate::explain::{By, Explained, Replay, Slot, Source, register_name};
 use crate::grade::ProgramPoint;
@@ -84,6 +84,7 @@ fn rule(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
     let mut said = Vec::new();
     if let (By::Table, Some(rule)) = (replay.by, &told.rule) {
         said.push(format!("the row in force there says {rule}"));
+        said.extend((here == 0).then(|| behind_its_function(e)).flatten());
     }
     let truth = e.sample().frames.get(here).and_then(|frame| frame.cfa);
     let (Some(cfa), Some(truth)) = (told.cfa, truth) else { return said };
@@ -98,6 +99,15 @@ fn rule(e: &Explained, replay: &Replay, here: usize) -> Vec<String> {
         )),
     }
     said
+}
+
+/// That the innermost frame's address is in another function than its system call.
+fn behind_its_function(e: &Explained) -> Option<String> {
+    let function = |at: u64| e.places.function(InstructionPointer(at).into());
+    let (of_call, behind) = (function(e.system_call()?), function(e.sample().pc.0));
+    (of_call != behind).then(|| {
+        format!("that is {behind}'s: the system call is the last instruction of {of_call}")
+    })
 }
 
 /// What is wrong at a frame inside of `here`, if there is: a table's row may tell the right

@@ -33,7 +33,7 @@ pub trait Follower: Debug {
     fn map(&mut self, file: Mapped);
 
     /// A sample was taken, see [`Observer::sampled`].
-    fn sampled(&mut self, _regs: &Regs, _sp_was_set: bool, _memory: Present<'_>) {}
+    fn sampled(&mut self, _regs: &Regs, _kernel: &[u64], _sp_was_set: bool, _memory: Present<'_>) {}
 
     /// A sample has the registers of an earlier entry, see [`Observer::sampled_unsaved`].
     fn sampled_unsaved(&mut self, _regs: &Regs) {}
@@ -207,12 +207,12 @@ impl<T: Follower> Observer for Followed<T> {
         self.0.borrow_mut().map(path, addr, pgoff);
     }
 
-    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, memory: Present<'_>) {
+    fn sampled(&mut self, regs: &Regs, kernel: &[u64], sp_was_set: bool, memory: Present<'_>) {
         let shared = &mut *self.0.borrow_mut();
         if shared.elsewhere.contains(&shared.task) {
             return shared.follower.sampled_elsewhere(regs);
         }
-        shared.follower.sampled(regs, sp_was_set, memory);
+        shared.follower.sampled(regs, kernel, sp_was_set, memory);
     }
 
     fn sampled_unsaved(&mut self, regs: &Regs) {

@@ -13,6 +13,7 @@ pub mod file;
 pub mod files;
 pub mod followed;
 pub mod grader;
+pub mod kernel_names;
 pub mod methods;
 pub mod point;
 pub mod verdict;

@@ -15,6 +15,7 @@ use crate::grade::file::{
 use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
 use crate::grade::grader::{Grader, MethodTally};
+use crate::grade::kernel_names::KernelNames;
 use crate::grade::methods::NotLoaded;
 use crate::grade::point::Points;
 use crate::kernel::State;
@@ -30,6 +31,7 @@ struct Inner {
     stack: Stack,
     grader: Grader,
     points: Points,
+    kernel: KernelNames,
     by_point: ByPoint,
     file: Option<Writer>,
     /// Samples so far, graded or not: the number of the last one, as in the profile.
@@ -83,6 +85,7 @@ impl Watch {
             stack,
             grader,
             points: Points::new(regs.arch),
+            kernel: KernelNames::new(&state.perf.session.kernel_symbols),
             by_point: ByPoint::default(),
             file,
             samples: 0,
@@ -149,20 +152,20 @@ impl Follower for Inner {
         &mut self.stack
     }
 
-    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, mut memory: Present<'_>) {
-        self.grade(regs, sp_was_set, &mut memory);
+    fn sampled(&mut self, regs: &Regs, kernel: &[u64], sp_was_set: bool, mut memory: Present<'_>) {
+        self.grade(regs, kernel, sp_was_set, &mut memory);
     }
 
     fn sampled_unsaved(&mut self, regs: &Regs) {
         self.samples += 1;
         self.unsaved += 1;
-        self.write_undecided(regs, Doubt::Unsaved);
+        self.write_undecided(regs, &[], Doubt::Unsaved);
     }
 
     fn sampled_elsewhere(&mut self, regs: &Regs) {
         self.samples += 1;
         self.undecided += 1;
-        self.write_undecided(regs, Doubt::AnotherProgram);
+        self.write_undecided(regs, &[], Doubt::AnotherProgram);
     }
 
     fn map(&mut self, file: Mapped) {
@@ -180,21 +183,22 @@ impl Follower for Inner {
 
 impl Inner {
     /// Writes a sample that is not graded, the last one.
-    fn write_undecided(&mut self, regs: &Regs, why: Doubt) {
+    fn write_undecided(&mut self, regs: &Regs, kernel: &[u64], why: Doubt) {
         let point = self.points.at(regs.pc);
+        let kernel = self.kernel.names(kernel);
         if let Some(file) = &mut self.file {
             let (n, pc) = (self.samples, Hex(regs.pc));
-            file.undecided(Undecided { n, pc, point, registers: registers_of(regs), why });
+            file.undecided(Undecided { n, pc, kernel, point, registers: registers_of(regs), why });
         }
     }
 
-    fn grade(&mut self, regs: &Regs, sp_was_set: bool, memory: &mut dyn Memory) {
+    fn grade(&mut self, regs: &Regs, kernel: &[u64], sp_was_set: bool, memory: &mut dyn Memory) {
         let point = self.points.at(regs.pc);
         self.samples += 1;
         let (n, pc) = (self.samples, Hex(regs.pc));
         if let Some(why) = self.stack.doubt(regs.sp(), sp_was_set, Grader::TRUTH) {
             self.undecided += 1;
-            return self.write_undecided(regs, why);
+            return self.write_undecided(regs, kernel, why);
         }
         let truth = self.stack.frames(regs.pc).map(|frame| frame.address.value());
         let Some(file) = &mut self.file else {
@@ -209,6 +213,7 @@ impl Inner {
         file.sample(Sample {
             n,
             pc,
+            kernel: self.kernel.names(kernel),
             point,
             registers: registers_of(regs),
             depth: self.stack.depth().map(|depth| depth as u64 + 1),

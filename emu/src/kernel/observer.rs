@@ -44,8 +44,9 @@ pub trait Observer: std::fmt::Debug {
     }
 
     /// A sample was taken; user code is, or will go on, at `regs`. `sp_was_set`: since the
-    /// last transfer of control, see [`crate::engine::flow::Event`].
-    fn sampled(&mut self, regs: &Regs, sp_was_set: bool, memory: Present<'_>);
+    /// last transfer of control, see [`crate::engine::flow::Event`]. `kernel`: addresses on the
+    /// kernel's stack, innermost first, if it was the kernel that was sampled.
+    fn sampled(&mut self, regs: &Regs, kernel: &[u64], sp_was_set: bool, memory: Present<'_>);
 
     /// The same before the kernel has saved the registers of this entry: the sample has those of
     /// an earlier one.

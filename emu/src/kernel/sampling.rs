@@ -188,6 +188,7 @@ impl State {
             return;
         }
         self.perf.records.push(Record::Sample(sample));
+        let kernel = if self.observer.is_some() { self.kernel_part(&at) } else { Vec::new() };
         if let Some(observer) = &mut self.observer {
             observer.about(self.task.id);
             let sp_was_set = self.task.hw.is_none() && self.core.sp_was_set();
@@ -195,8 +196,18 @@ impl State {
             if stale || self.task.mm.is_none() {
                 return observer.sampled_unsaved(&user);
             }
-            observer.sampled(&user, sp_was_set, Present { mm: &self.mm, arena: &self.arena });
+            let memory = Present { mm: &self.mm, arena: &self.arena };
+            observer.sampled(&user, &kernel, sp_was_set, memory);
         }
+    }
+
+    /// Addresses on the kernel's stack, innermost first, whatever the event asks for.
+    fn kernel_part(&self, at: &Interrupted) -> Vec<u64> {
+        let Interrupted::Kernel { at, .. } = at else { return Vec::new() };
+        let mut chain = Chain::new(0);
+        callchain::walk_kernel(&mut chain, at.ip, at.fp, |fp| self.frame_record(fp), false);
+        // Behind the marker of the kernel's part.
+        chain.into_words().split_off(1)
     }
 
     /// `event_limit`: whether this overflow is the last one, with which the event is disabled.

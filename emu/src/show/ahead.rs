@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Deref, Range};
 
 use arch::Arch;
 use unwinder::dwarf::{self, Error};
-use unwinder::row::{Miss, Row, Silent, return_column};
+use unwinder::row::{Miss, Row, Rule, Silent, return_column};
 use unwinder::sframe::{self, Found, Function};
 
 use super::rows::key;
@@ -28,9 +28,18 @@ pub(super) struct CfiReader<'m, D> {
     /// The addresses of the entry that was read last, and of the part that `rows` are of.
     entry: Range<u64>,
     known: Range<u64>,
-    rows: VecDeque<(Range<u64>, Result<Row, Error>)>,
+    rows: VecDeque<CfiRow>,
     /// How many rows are read the next time.
     most: usize,
+}
+
+/// A row and the addresses that it is for.
+#[derive(Debug)]
+struct CfiRow {
+    range: Range<u64>,
+    row: Result<Row, Error>,
+    /// Rules of vector registers, by DWARF number.
+    vectors: Vec<(u16, Rule)>,
 }
 
 impl<'m, D: Deref<Target = [u8]>> CfiReader<'m, D> {
@@ -51,14 +60,21 @@ impl<'m, D: Deref<Target = [u8]>> CfiReader<'m, D> {
         {
             return (only(pc), Err(miss));
         }
-        while self.rows.front().is_some_and(|(range, _)| range.end <= pc) {
+        while self.rows.front().is_some_and(|row| row.range.end <= pc) {
             self.rows.pop_front();
             self.known.start = pc;
         }
         match self.rows.front() {
-            Some((range, row)) if range.contains(&pc) => (range.clone(), row.map_err(Miss::Bad)),
+            Some(CfiRow { range, row, .. }) if range.contains(&pc) => {
+                (range.clone(), row.map_err(Miss::Bad))
+            }
             _ => (only(pc), Err(Miss::NotCovered)),
         }
+    }
+
+    /// Rules of vector registers in the row that [`CfiReader::row`] gave last, by DWARF number.
+    pub fn vectors(&self) -> &[(u16, Rule)] {
+        self.rows.front().map_or(&[], |row| &row.vectors)
     }
 
     /// Reads the rows from `pc` on.
@@ -70,18 +86,20 @@ impl<'m, D: Deref<Target = [u8]>> CfiReader<'m, D> {
         self.rows.clear();
         let (rows, most) = (&mut self.rows, self.most);
         let mut end = self.entry.end;
-        let outcome = self.table.rows_from(&entry, pc, &mut self.context, |(start, stop), row| {
+        let context = &mut self.context;
+        let outcome = self.table.rows_from(&entry, pc, context, |(start, stop), row, vectors| {
             if rows.len() == most {
                 end = start;
                 return ControlFlow::Break(());
             }
-            rows.push_back((start..stop, row));
+            rows.push_back(CfiRow { range: start..stop, row, vectors: vectors.collect() });
             ControlFlow::Continue(())
         });
         if let Err(error) = outcome {
             // Everything behind the last row is spoilt.
-            let from = self.rows.back().map_or(pc, |(range, _)| range.end);
-            self.rows.push_back((from..self.entry.end, Err(error)));
+            let from = self.rows.back().map_or(pc, |row| row.range.end);
+            let (range, row) = (from..self.entry.end, Err(error));
+            self.rows.push_back(CfiRow { range, row, vectors: Vec::new() });
         }
         self.known = pc..end;
         Ok(())

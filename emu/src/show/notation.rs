@@ -4,6 +4,7 @@
 //! cfa=rsp+16      the canonical frame address is rsp + 16
 //! ra=c-8          the return address is in memory at CFA - 8
 //! rbp=c-16        so is the caller's rbp, at CFA - 16
+//! d8=c-16         the low half of v8, which functions preserve, is at CFA - 16
 //! x19=v-8         the caller's x19 is CFA - 8 itself
 //! ra=x30          the return address is in a register
 //! ra=[rbp-8]      in memory at rbp - 8
@@ -31,8 +32,15 @@ pub(super) fn register(arch: Arch, number: u8) -> Option<&'static str> {
     names.get(usize::from(number)).copied()
 }
 
-/// A row as text. `section` holds its expressions; `pc` is where it is asked for.
-pub(super) fn row(arch: Arch, row: &Row, section: &[u8], pc: u64) -> String {
+/// A row as text, with the rules of `vectors`, registers that it does not keep, by DWARF number.
+/// `section` holds the expressions; `pc` is where it is asked for.
+pub(super) fn row(
+    arch: Arch,
+    row: &Row,
+    vectors: &[(u16, Rule)],
+    section: &[u8],
+    pc: u64,
+) -> String {
     let writer = Writer { arch, section, pc };
     let mut text = String::new();
     let ra = row.rule(row.return_address);
@@ -55,6 +63,11 @@ pub(super) fn row(arch: Arch, row: &Row, section: &[u8], pc: u64) -> String {
             }
         }
     }
+    let mut vectors: Vec<&(u16, Rule)> = vectors.iter().collect();
+    vectors.sort_by_key(|(number, _)| *number);
+    for (number, rule) in vectors {
+        let _ = write!(text, " {}={}", vector(arch, *number), writer.rule(*rule));
+    }
     match row.signed {
         Some(Key::A) => text.push_str(" pac=A"),
         Some(Key::B) => text.push_str(" pac=B"),
@@ -64,6 +77,17 @@ pub(super) fn row(arch: Arch, row: &Row, section: &[u8], pc: u64) -> String {
         text.push_str(" signal");
     }
     text
+}
+
+/// The name of a register that is no general one, by its DWARF number.
+fn vector(arch: Arch, number: u16) -> String {
+    match (arch, number) {
+        (Arch::X86_64, 17..=32) => format!("xmm{}", number - 17),
+        // Of these the low 64 bits are preserved (AAPCS64, section 6.1.2).
+        (Arch::Aarch64, 72..=79) => format!("d{}", number - 64),
+        (Arch::Aarch64, 64..=95) => format!("v{}", number - 64),
+        _ => format!("r{number}"),
+    }
 }
 
 struct Writer<'a> {
@@ -147,7 +171,7 @@ mod tests {
         let cfa = CfaRule::Register { register: arch.sp() as u8, offset: 16 };
         let mut r = Row::new(arch, 0..1, cfa, silent);
         change(&mut r);
-        row(arch, &r, &[0x76, 0x78, 0x06], AT)
+        row(arch, &r, &[], &[0x76, 0x78, 0x06], AT)
     }
 
     #[test]
@@ -170,6 +194,21 @@ mod tests {
             r.set(6, Rule::Undefined);
         });
         assert_eq!(outermost, "ra=undefined");
+    }
+
+    #[test]
+    fn vector_registers() {
+        let text = |arch, rules: &[(u16, Rule)]| {
+            let cfa = CfaRule::Register { register: arch::Arch::sp(arch) as u8, offset: 0 };
+            let mut r = Row::new(arch, 0..1, cfa, Silent::CalleeSaved);
+            r.signed = Some(Key::A);
+            row(arch, &r, rules, &[], AT)
+        };
+        let rules = [(73, Rule::AtCfa(-8)), (72, Rule::AtCfa(-16)), (95, Rule::Same)];
+        assert_eq!(text(Arch::Aarch64, &rules), "cfa=sp ra=x30 d8=c-16 d9=c-8 v31=same pac=A");
+        let rules = [(99, Rule::Undefined), (18, Rule::Cfa(8))];
+        let row = text(Arch::X86_64, &rules);
+        assert_eq!(row, "cfa=rsp ra=unknown xmm1=v+8 r99=undefined pac=A");
     }
 
     #[test]

@@ -121,9 +121,11 @@ impl<'m, D: Deref<Target = [u8]>> Rows<'m, D> {
         for reader in &mut self.cfi {
             match reader.row(pc.wrapping_sub(bias)) {
                 (range, Ok(row)) => {
+                    let (vectors, section) = (reader.vectors(), reader.section());
+                    let text = notation::row(arch, &row, vectors, section, pc);
                     return Cell {
                         range: placed(&range, bias),
-                        text: Some(notation::row(arch, &row, reader.section(), pc)),
+                        text: Some(text),
                         answer: Answer::Row(row),
                         section: reader.section(),
                     };
@@ -142,7 +144,7 @@ impl<'m, D: Deref<Target = [u8]>> Rows<'m, D> {
         };
         let (range, found) = reader.row(pc.wrapping_sub(bias));
         let (text, answer) = match found {
-            Ok(Found::Row(row)) => (notation::row(arch, &row, &[], pc), Answer::Row(row)),
+            Ok(Found::Row(row)) => (notation::row(arch, &row, &[], &[], pc), Answer::Row(row)),
             Ok(Found::SignalTrampoline) => ("signal".to_owned(), Answer::Trampoline),
             Err(miss) => return Cell::without_row(pc, &miss),
         };

@@ -48,7 +48,7 @@ impl<'a> Compiler<'a> {
         Ok(Compiler { table, fde, return_address, has_cfa: OnceCell::new() })
     }
 
-    /// Vector registers are left out.
+    /// Registers that have no column are left out, see [`Compiler::others`].
     pub fn row<S: UnwindContextStorage<usize>>(
         &self,
         from: &UnwindTableRow<usize, S>,
@@ -72,6 +72,20 @@ impl<'a> Compiler<'a> {
             NOTHING if !outermost(&row) && !self.has_cfa() => Err(ErrorKind::NoCfa),
             _ => Ok(row),
         }
+    }
+
+    /// The rules of registers that a [`Row`] does not keep, by DWARF number: vector registers.
+    pub fn others<S: UnwindContextStorage<usize>>(
+        &self,
+        from: &UnwindTableRow<usize, S>,
+    ) -> impl Iterator<Item = (u16, Rule)> {
+        let arch = self.table.arch;
+        let is_other = move |column: Register| {
+            let is_state = column == SIGN_STATE && arch == Arch::Aarch64;
+            column.0 >= columns(arch).into() && !is_state
+        };
+        let all = from.registers().filter(move |(column, _)| is_other(*column));
+        all.map(|(column, from)| (column.0, rule(from)))
     }
 
     fn has_cfa(&self) -> bool {

@@ -16,7 +16,7 @@ use super::section::{Cfi, Fde, LastCie, Section, Sections, Walk, What};
 use super::short::{self, Machine, State};
 use crate::LookupAddress;
 use crate::brief::Brief;
-use crate::row::{Key, Miss, Row, return_column};
+use crate::row::{Key, Miss, Row, Rule, return_column};
 use arch::Arch;
 
 /// Rules of one row: general and vector registers of either architecture. gimli copies whole
@@ -272,7 +272,8 @@ impl<D: Deref<Target = [u8]>> Table<D> {
 
     /// Gives the rows of an entry that do not end at or below `from` to `each`, in ascending
     /// order, until it breaks off. As for a lookup, a row that means nothing, which is given by
-    /// its start and end, does not spoil those behind it.
+    /// its start and end, does not spoil those behind it. With each row come the rules of those
+    /// registers that it does not keep, by DWARF number: vector registers.
     ///
     /// # Errors
     ///
@@ -282,7 +283,11 @@ impl<D: Deref<Target = [u8]>> Table<D> {
         entry: &Entry<'_>,
         from: u64,
         context: &mut Context,
-        mut each: impl FnMut((u64, u64), Result<Row, Error>) -> ControlFlow<()>,
+        mut each: impl FnMut(
+            (u64, u64),
+            Result<Row, Error>,
+            &mut dyn Iterator<Item = (u16, Rule)>,
+        ) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let offset = usize::try_from(entry.offset).unwrap_or(usize::MAX);
         let cfi = self.cfi();
@@ -292,8 +297,9 @@ impl<D: Deref<Target = [u8]>> Table<D> {
             if range.1 <= from || range.0 >= range.1 {
                 return Ok(None);
             }
+            let mut others = compiler.others(row);
             let row = compiler.row(row).map_err(|kind| self.error(fde.offset(), kind));
-            Ok(each(range, row).is_break().then_some(()))
+            Ok(each(range, row, &mut others).is_break().then_some(()))
         });
         end.map(|_| ())
     }

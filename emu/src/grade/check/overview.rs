@@ -93,6 +93,44 @@ pub fn wrong(faults: &[&Fault], new: bool, grouped: impl Fn(u64) -> String) -> S
     }
 }
 
+/// What a report comes to in words, method by method: `fp 8 newly wrong (3 known), dwarf all
+/// right, sframe covers nothing (43 without a row)`. `new`: its faults that are not known;
+/// `compared`: there are known ones. `grouped` writes numbers.
+pub fn sentence(
+    report: &Report,
+    new: &[&Fault],
+    compared: bool,
+    grouped: impl Fn(u64) -> String + Copy,
+) -> String {
+    let total = Overview::new(report).total;
+    let methods = report.header.methods.iter().zip(total).map(|(method, counts)| {
+        let fresh: Vec<&Fault> = new.iter().copied().filter(|f| f.method == *method).collect();
+        let all = report.faults.iter().filter(|f| f.method == *method).count();
+        let known = (all - fresh.len()) as u64;
+        let mut said = Vec::new();
+        if !fresh.is_empty() {
+            said.push(wrong(&fresh, compared, grouped));
+        }
+        if known > 0 {
+            said.push(format!("{} known", grouped(known)));
+        }
+        if counts.no_coverage > 0 {
+            if counts.no_coverage == counts.total() {
+                said.push("covers nothing".to_owned());
+            } else if said.is_empty() {
+                said.push(format!("{} right", grouped(counts.right)));
+            }
+            said.push(format!("{} without a row", grouped(counts.no_coverage)));
+        }
+        match said.split_first() {
+            None => format!("{method} all right"),
+            Some((first, [])) => format!("{method} {first}"),
+            Some((first, rest)) => format!("{method} {first} ({})", rest.join(", ")),
+        }
+    });
+    methods.collect::<Vec<_>>().join(", ")
+}
+
 /// In what a fault is wrong, in words: `wrong CFA`, `claimed outermost`.
 pub fn kind(fault: &Fault) -> String {
     match &*fault.wrong {

@@ -94,6 +94,9 @@ pub struct Sample {
     pub n: u64,
     /// Where the thread is, or will go on if the kernel was sampled.
     pub pc: Hex,
+    /// Functions of the kernel that were live, innermost first; none if user code was sampled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel: Vec<String>,
     /// Where in its function that is.
     pub point: ProgramPoint,
     /// By DWARF number: 16 of x86_64, 32 of aarch64.
@@ -116,6 +119,9 @@ pub struct Undecided {
     pub n: u64,
     /// As of a [`Sample`].
     pub pc: Hex,
+    /// As of a [`Sample`]; none, too, if the kernel had not saved the registers yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel: Vec<String>,
     /// As of a [`Sample`].
     pub point: ProgramPoint,
     /// As of a [`Sample`].

@@ -47,6 +47,7 @@ fn sample(arch: Arch, n: u64) -> Sample {
     Sample {
         n,
         pc: Hex(0x40_1234),
+        kernel: if n == 2 { vec!["do_nanosleep".to_owned()] } else { Vec::new() },
         point: ProgramPoint::SyscallStub,
         registers: (0..registers(arch) as u64).map(Hex).collect(),
         depth: (n > 1).then_some(2),
@@ -81,8 +82,8 @@ fn written(arch: Arch, samples: u64) -> Vec<u8> {
 }
 
 fn undecided(arch: Arch, n: u64) -> Undecided {
-    let Sample { pc, point, registers, .. } = sample(arch, n);
-    Undecided { n, pc, point, registers, why: Doubt::BetweenStacks }
+    let Sample { pc, kernel, point, registers, .. } = sample(arch, n);
+    Undecided { n, pc, kernel, point, registers, why: Doubt::BetweenStacks }
 }
 
 fn find(bytes: &[u8], n: u64) -> Result<Answer, ReadError> {

@@ -6,7 +6,7 @@ use std::ptr::from_ref;
 
 use crate::grade::check::overview::{Overview, varied, wrong};
 use crate::grade::check::page::html::{bar, counted, escape, grouped};
-use crate::grade::check::page::{FUNCTIONS, PER_FUNCTION, PER_PAGE, by_point, fault, matrix};
+use crate::grade::check::page::{Limits, by_point, fault, matrix};
 use crate::grade::check::report::{ByMethod, Counts, Fault, Function, Report};
 
 /// So few functions with new faults are open from the start.
@@ -26,6 +26,7 @@ pub struct Functions<'r> {
     new: HashSet<*const Fault>,
     /// Those that are shown in full.
     shown: HashSet<*const Fault>,
+    limits: Limits,
     /// Whether functions with new faults are open.
     open: bool,
 }
@@ -36,6 +37,7 @@ impl<'r> Functions<'r> {
         report: &'r Report,
         overview: &'r Overview<'r>,
         fresh: &[&'r Fault],
+        limits: Limits,
     ) -> Functions<'r> {
         let mut faults: HashMap<Place<'_>, Vec<&Fault>> = HashMap::new();
         report.faults.iter().for_each(|f| faults.entry(place(f)).or_default().push(f));
@@ -47,39 +49,57 @@ impl<'r> Functions<'r> {
         let mut has_room = |f: &'r Fault| {
             let used = room.entry((place(f), &*f.method)).or_default();
             *used += 1;
-            *used <= PER_FUNCTION
+            *used <= limits.per_function
         };
         let order = varied(fresh.iter().copied()).into_iter().chain(varied(known));
-        let shown = order.filter(|f| has_room(f)).take(PER_PAGE).map(from_ref).collect();
+        let shown = order.filter(|f| has_room(f)).take(limits.per_page).map(from_ref).collect();
         let with_new: HashSet<Place<'_>> = fresh.iter().map(|f| place(f)).collect();
         let mut functions: Vec<_> = overview.functions.iter().collect();
         functions.sort_by_key(|(f, _)| !with_new.contains(&(&*f.module, f.start.0)));
-        Functions { report, functions, faults, new, shown, open: with_new.len() <= OPEN }
+        let open = with_new.len() <= OPEN;
+        Functions { report, functions, faults, new, shown, limits, open }
     }
 
     /// Writes the list.
     pub fn render(&self, out: &mut String) {
         let all = &self.functions;
         let _ = write!(out, "<section>\n<h2>{}</h2>\n", counted(all.len() as u64, "function"));
+        self.left_out(out);
         self.controls(out);
         let methods = self.report.header.methods.len();
         let _ =
             writeln!(out, "<div class=\"wide\"><div id=\"list\" style=\"--methods:{methods}\">");
         self.titles(out);
-        for (function, sum) in all.iter().take(FUNCTIONS) {
+        for (function, sum) in all.iter().take(self.limits.functions) {
             self.function(out, function, sum);
         }
         out.push_str("</div></div>\n");
-        if let Some(more) = all.len().checked_sub(FUNCTIONS).filter(|n| *n > 0) {
+        if let Some(more) = all.len().checked_sub(self.limits.functions).filter(|n| *n > 0) {
             let more = counted(more as u64, "more function");
-            let _ = writeln!(out, "<p class=\"more\">and {more}: see --format json</p>");
+            let _ = writeln!(out, "<p class=\"more\">and {more}: --details 0 lists all</p>");
         }
-        let _ = write!(
+        out.push_str("</section>\n");
+    }
+
+    /// How many faults are not shown in full, if there are such.
+    fn left_out(&self, out: &mut String) {
+        let all = self.report.faults.len();
+        if self.shown.len() == all {
+            return;
+        }
+        let Limits { per_function, per_page, .. } = self.limits;
+        let page = match per_page {
+            usize::MAX => String::new(),
+            n => format!(", and {} of the page", grouped(n as u64)),
+        };
+        let _ = writeln!(
             out,
-            "<p class=\"more\">At most {PER_FUNCTION} wrong instructions of each function and \
-             method, and {} of the page, are shown in full; the report that <code>--format \
-             json</code> writes has all.</p>\n</section>\n",
-            grouped(PER_PAGE as u64)
+            "<p class=\"more\">{} of {} faults are shown in full, at most {} of each function and \
+             method{page}: <code>--details 0</code> shows all, <code>--format json</code> \
+             writes all.</p>",
+            grouped(self.shown.len() as u64),
+            grouped(all as u64),
+            grouped(per_function as u64),
         );
     }
 
@@ -192,7 +212,7 @@ impl<'r> Functions<'r> {
         if left > 0 {
             let and = if left < total { "and " } else { "" };
             let left = grouped(left);
-            let _ = writeln!(out, "<p class=\"more\">{and}{left} more, see --format json</p>");
+            let _ = writeln!(out, "<p class=\"more\">{and}{left} more, not shown</p>");
         }
     }
 

@@ -1,8 +1,8 @@
 //! A report as a page: one file of HTML that needs nothing else, to read from a disk, with or
 //! without its script, on light or dark, or printed.
 //!
-//! However many faults there are, it shows few enough in full to stay quick ([`PER_FUNCTION`],
-//! [`PER_PAGE`]) and says how many are left.
+//! However many faults there are, it shows few enough in full to stay quick, unless all are
+//! wanted, and says how many are left: see [`Limits`].
 
 mod fault;
 mod functions;
@@ -12,36 +12,56 @@ mod tests;
 
 use std::fmt::Write;
 
-use crate::grade::check::overview::{Overview, wrong};
+use crate::grade::check::overview::{Overview, sentence};
 use crate::grade::check::page::functions::Functions;
 use crate::grade::check::page::html::{bar, cell, counted, escape, grouped};
 use crate::grade::check::report::{ByMethod, ByPoint, Counts, Fault, Report};
 
-/// Faults of a function and method that are shown in full.
-pub const PER_FUNCTION: usize = 6;
-/// Faults that are shown in full. New ones come first, then one of each function and method,
-/// then a second.
-pub const PER_PAGE: usize = 1500;
-/// Functions that are listed, those with faults first.
-pub const FUNCTIONS: usize = 3000;
+/// How much a page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Faults of a function and method that are shown in full.
+    pub per_function: usize,
+    /// Faults that are shown in full. New ones come first, then one of each function and method,
+    /// then a second.
+    pub per_page: usize,
+    /// Functions that are listed, those with faults first.
+    pub functions: usize,
+}
 
-/// The page. `new`: those of the report's faults that are not known already.
-pub fn render(report: &Report, new: &[&Fault]) -> String {
+impl Default for Limits {
+    /// A page that browsers show quickly.
+    fn default() -> Limits {
+        Limits { per_function: 6, per_page: 1500, functions: 3000 }
+    }
+}
+
+impl Limits {
+    /// So many faults of each function and method, 0: all, and all functions.
+    pub fn per_method(count: usize) -> Limits {
+        let per_function = if count == 0 { usize::MAX } else { count };
+        Limits { per_function, per_page: usize::MAX, functions: usize::MAX }
+    }
+}
+
+/// The page. `new`: those of the report's faults that are not known already; `compared`: some
+/// may be.
+pub fn render(report: &Report, new: &[&Fault], compared: bool, limits: Limits) -> String {
     let overview = Overview::new(report);
     let mut out = String::with_capacity(1 << 16);
-    head(&mut out, report, new);
+    head(&mut out, report, new, compared);
     cards(&mut out, report, &overview.total, new);
     points(&mut out, report, &overview.total);
     modules(&mut out, report, &overview);
-    Functions::new(report, &overview, new).render(&mut out);
+    Functions::new(report, &overview, new, limits).render(&mut out);
     out.push_str("</main>\n<script>\n");
     out.push_str(include_str!("script.js"));
     out.push_str("</script>\n</body>\n</html>\n");
     out
 }
 
-fn head(out: &mut String, report: &Report, new: &[&Fault]) {
-    let Report { header, summary, functions, faults } = report;
+fn head(out: &mut String, report: &Report, new: &[&Fault], compared: bool) {
+    let Report { header, summary, functions, .. } = report;
     let guest = escape(header.guest.rsplit('/').next().unwrap_or_default());
     let arch = escape(&header.arch);
     let style = include_str!("style.css");
@@ -54,12 +74,11 @@ fn head(out: &mut String, report: &Report, new: &[&Fault]) {
          <body>\n<main>\n<header>\n<p class=\"kicker\">emu check</p>\n\
          <h1>{guest} <span class=\"dim\">on {arch}</span></h1>\n"
     );
-    let known = (faults.len() - new.len().min(faults.len())) as u64;
-    let (class, verdict) = match (new.len() as u64, known) {
-        (0, 0) => ("good", "Nothing is wrong".to_owned()),
-        (0, known) => ("good", format!("Nothing new is wrong, {} known", grouped(known))),
-        (_, 0) => ("bad", wrong(new, false, grouped)),
-        (_, known) => ("bad", format!("{}, {} known", wrong(new, true, grouped), grouped(known))),
+    let class = if new.is_empty() { "good" } else { "bad" };
+    let said = escape(&sentence(report, new, compared, grouped));
+    let verdict = match compared && new.is_empty() {
+        true => format!("Nothing new is wrong: {said}"),
+        false => said,
     };
     let how = match header.every {
         true => "every execution of each",

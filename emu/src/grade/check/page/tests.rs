@@ -144,7 +144,7 @@ fn a_page_is_well_formed_whatever_the_names_are() {
         let report = report(wrong);
         for new in [0, report.faults.len() / 2, report.faults.len()] {
             let new: Vec<&Fault> = report.faults.iter().take(new).collect();
-            let page = render(&report, &new);
+            let page = render(&report, &new, true, Limits::default());
             assert_eq!(defect(&page), None, "{wrong} wrong, {} new", new.len());
             assert!(!page.contains("<b>&"), "a name is not escaped");
         }
@@ -155,24 +155,31 @@ fn a_page_is_well_formed_whatever_the_names_are() {
 fn known_faults_are_marked_and_new_ones_come_first() {
     let report = report(40);
     let count = |page: &str, what: &str| page.matches(what).count();
+    let per_function = Limits::default().per_function;
     let (fresh, known) = ("<details class=\"fault\"", "<details class=\"fault known\"");
     let all: Vec<&Fault> = report.faults.iter().collect();
-    let page = render(&report, &all);
-    assert_eq!([count(&page, fresh), count(&page, known)], [2 * PER_FUNCTION, 0]);
-    assert_eq!(count(&page, ">and 34 more, see"), 2);
+    let rendered = |new: &[&Fault]| render(&report, new, true, Limits::default());
+    let page = rendered(&all);
+    assert_eq!([count(&page, fresh), count(&page, known)], [2 * per_function, 0]);
+    assert_eq!(count(&page, ">and 34 more, not shown"), 2);
     // The last of each method: seen all the same.
-    let page = render(&report, &all[78..]);
-    assert_eq!([count(&page, fresh), count(&page, known)], [2, 2 * (PER_FUNCTION - 1)]);
-    assert!(page.contains("2 newly wrong, 78 known"));
-    let page = render(&report, &[]);
-    assert_eq!([count(&page, fresh), count(&page, known)], [0, 2 * PER_FUNCTION]);
-    assert!(page.contains("Nothing new is wrong, 80 known"));
+    let page = rendered(&all[78..]);
+    assert_eq!([count(&page, fresh), count(&page, known)], [2, 2 * (per_function - 1)]);
+    assert!(page.contains("fp 1 newly wrong (39 known), dwarf 1 newly wrong (39 known)"));
+    assert!(page.contains("12 of 80 faults are shown in full, at most 6 of each function"));
+    let page = rendered(&[]);
+    assert_eq!([count(&page, fresh), count(&page, known)], [0, 2 * per_function]);
+    assert!(page.contains("Nothing new is wrong: fp 40 known, dwarf 40 known"));
+    let page = render(&report, &all, false, Limits::per_method(0));
+    assert_eq!([count(&page, fresh), count(&page, "shown in full")], [80, 0]);
+    assert!(page.contains(">fp 40 wrong, dwarf 40 wrong<"));
 }
 
 #[test]
 fn values_that_differ_are_marked() {
     let report = report(1);
-    let page = render(&report, &report.faults.iter().collect::<Vec<_>>());
+    let new: Vec<&Fault> = report.faults.iter().collect();
+    let page = render(&report, &new, false, Limits::default());
     assert!(page.contains("<tr class=\"differs\"><th scope=\"row\">CFA</th>"));
     assert_eq!(page.matches("class=\"differs\"").count(), 1);
     assert!(page.contains("<mark>▸ 0x1000"));

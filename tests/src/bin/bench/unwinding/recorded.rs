@@ -43,7 +43,7 @@ impl Observer for Recorder {
 
     fn mapped(&mut self, _: &str, _: u64, _: u64) {}
 
-    fn sampled(&mut self, regs: &Regs, _: bool, mut memory: Present<'_>) {
+    fn sampled(&mut self, regs: &Regs, _: &[u64], _: bool, mut memory: Present<'_>) {
         let (address, mut bytes) = (regs.sp(), Vec::new());
         let mut page = vec![0; (PAGE - address % PAGE) as usize];
         while bytes.len() < LONGEST && memory.read(address + bytes.len() as u64, &mut page) {
