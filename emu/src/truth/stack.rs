@@ -98,8 +98,7 @@ impl Stack {
     /// A thread that starts with this stack pointer.
     pub fn new(arch: Arch, sp: u64) -> Stack {
         let (functions, strands) = (Functions::new(), vec![Strand::at(sp)]);
-        let (forgotten, resumed_set) = (false, false);
-        let (current, switches, elsewhere) = (0, 0, 0);
+        let (forgotten, resumed_set, current, switches, elsewhere) = (false, false, 0, 0, 0);
         Stack { arch, functions, strands, current, switches, elsewhere, forgotten, resumed_set }
     }
 
