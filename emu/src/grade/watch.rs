@@ -15,11 +15,12 @@ use crate::grade::file::{
 use crate::grade::files::Mapped;
 use crate::grade::followed::{Followed, Follower};
 use crate::grade::grader::{Grader, MethodTally};
-use crate::grade::kernel_names::KernelNames;
+use crate::grade::kernel_names;
 use crate::grade::methods::NotLoaded;
 use crate::grade::point::Points;
 use crate::kernel::State;
 use crate::kernel::user::Present;
+use crate::symbols::Symbolizer;
 use crate::truth::{Doubt, Stack, TrueFrame};
 
 /// A handle; clones look at the same run.
@@ -31,7 +32,7 @@ struct Inner {
     stack: Stack,
     grader: Grader,
     points: Points,
-    kernel: KernelNames,
+    kernel: Symbolizer,
     by_point: ByPoint,
     file: Option<Writer>,
     /// Samples so far, graded or not: the number of the last one, as in the profile.
@@ -85,7 +86,7 @@ impl Watch {
             stack,
             grader,
             points: Points::new(regs.arch),
-            kernel: KernelNames::new(&state.perf.session.kernel_symbols),
+            kernel: Symbolizer::new(&state.perf.session.kernel_symbols),
             by_point: ByPoint::default(),
             file,
             samples: 0,
@@ -185,8 +186,8 @@ impl Inner {
     /// Writes a sample that is not graded, the last one.
     fn write_undecided(&mut self, regs: &Regs, kernel: &[u64], why: Doubt) {
         let point = self.points.at(regs.pc);
-        let kernel = self.kernel.names(kernel);
         if let Some(file) = &mut self.file {
+            let kernel = kernel_names::names(&self.kernel, kernel);
             let (n, pc) = (self.samples, Hex(regs.pc));
             file.undecided(Undecided { n, pc, kernel, point, registers: registers_of(regs), why });
         }
@@ -213,7 +214,7 @@ impl Inner {
         file.sample(Sample {
             n,
             pc,
-            kernel: self.kernel.names(kernel),
+            kernel: kernel_names::names(&self.kernel, kernel),
             point,
             registers: registers_of(regs),
             depth: self.stack.depth().map(|depth| depth as u64 + 1),
