@@ -90,6 +90,18 @@ impl Stacks {
         }
     }
 
+    /// Those of the task with the records of a moment, if that matters; and whether nothing that
+    /// was asked for is still to come.
+    fn see<'a>(tasks: &'a mut ByTask<Stacks>, m: &Moment<'_>) -> Option<(&'a mut Stacks, bool)> {
+        let over = Stacks::is_over(m);
+        if m.now.records.is_empty() && !over {
+            return None;
+        }
+        let stacks = tasks.of(m);
+        stacks.take(m);
+        Some((stacks, over))
+    }
+
     /// Whether nothing that was asked for is still to come.
     fn is_over(m: &Moment<'_>) -> bool {
         (m.is(Point::Leave) || m.is(Point::ExitMm)) && !m.now.task.waits()
@@ -113,15 +125,7 @@ pub struct OneRecord(ByTask<Stacks>);
 
 impl Monitor for OneRecord {
     fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
-        let over = Stacks::is_over(m);
-        if m.now.records.is_empty() && !over {
-            return;
-        }
-        let stacks = self.0.of(m);
-        stacks.take(m);
-        if !over {
-            return;
-        }
+        let Some((stacks, true)) = Stacks::see(&mut self.0, m) else { return };
         for stack in &stacks.open {
             let Some((event, _)) = stack.sample else { continue };
             let before = usize::from(stacks.last == Some(stack.cookie));
@@ -154,12 +158,7 @@ pub struct RecordLater(ByTask<Stacks>);
 
 impl Monitor for RecordLater {
     fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
-        let over = Stacks::is_over(m);
-        if m.now.records.is_empty() && !over {
-            return;
-        }
-        let stacks = self.0.of(m);
-        stacks.take(m);
+        let Some((stacks, over)) = Stacks::see(&mut self.0, m) else { return };
         // While a stack is to come it may be that of a sample which has one already.
         let settled = over || !m.now.task.waits();
         for stack in stacks.open.iter_mut().filter(|_| settled) {
