@@ -188,14 +188,18 @@ impl State {
             return;
         }
         self.perf.records.push(Record::Sample(sample));
-        let kernel = if self.observer.is_some() { self.kernel_part(&at) } else { Vec::new() };
+        let stale = self.cpu.slot_is_stale && mode == CpuMode::Kernel;
+        let unsaved = stale || self.task.mm.is_none();
+        let kernel = match self.observer.is_some() && !unsaved {
+            true => self.kernel_part(&at),
+            false => Vec::new(),
+        };
         if let Some(observer) = &mut self.observer {
             observer.about(self.task.id);
-            let sp_was_set = self.task.hw.is_none() && self.core.sp_was_set();
-            let stale = self.cpu.slot_is_stale && mode == CpuMode::Kernel;
-            if stale || self.task.mm.is_none() {
+            if unsaved {
                 return observer.sampled_unsaved(&user);
             }
+            let sp_was_set = self.task.hw.is_none() && self.core.sp_was_set();
             let memory = Present { mm: &self.mm, arena: &self.arena };
             observer.sampled(&user, &kernel, sp_was_set, memory);
         }
