@@ -12,7 +12,7 @@ use guests::Catalogue;
 use crate::emulate::{emulate, guest};
 use crate::output::line;
 use crate::table::{Bound, Row, Table};
-use crate::{PERIOD, RUNS, Result, timed};
+use crate::{PERIOD, RUNS, Result, shortest, timed};
 
 /// Start to exit of the smallest guest, beyond the engine's own start.
 pub fn start(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()> {
@@ -32,22 +32,14 @@ pub fn start(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()>
 /// Cost of a sample, as their number doubles.
 pub fn samples(catalogue: &Catalogue, arch: Arch, table: &mut Table) -> Result<()> {
     let path = guest(catalogue, "bench", arch)?;
-    let mut base = f64::INFINITY;
-    for _ in 0..RUNS {
-        base = base.min(timed(|| emulate(&path, &["1"], u64::MAX / 4))?.as_secs_f64());
-    }
+    let base = shortest(|| emulate(&path, &["1"], u64::MAX / 4))?;
     for doubling in 0..5 {
         let period = 16_000 >> doubling;
-        let (mut best, mut count) = (f64::INFINITY, 0);
-        for _ in 0..RUNS {
-            best = best.min(
-                timed(|| {
-                    count = emulate(&path, &["1"], period)?;
-                    Ok(())
-                })?
-                .as_secs_f64(),
-            );
-        }
+        let mut count = 0;
+        let best = shortest(|| {
+            count = emulate(&path, &["1"], period)?;
+            Ok(())
+        })?;
         let what = format!("{count} samples");
         let each = (best - base) / count.max(1) as f64 * 1e6;
         table.push(Row::new("cost per sample", arch.name(), &what, each, "µs"));

@@ -133,3 +133,8 @@ fn timed<T>(f: impl FnOnce() -> Result<T>) -> Result<Duration> {
     black_box(f()?);
     Ok(start.elapsed())
 }
+
+/// The shortest of [`RUNS`] times, in seconds.
+fn shortest<T>(mut f: impl FnMut() -> Result<T>) -> Result<f64> {
+    (0..RUNS).try_fold(f64::INFINITY, |best, _| Ok(timed(&mut f)?.as_secs_f64().min(best)))
+}

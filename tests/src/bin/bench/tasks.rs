@@ -7,7 +7,7 @@ use guests::Catalogue;
 
 use crate::emulate::{Setup, guest, run};
 use crate::table::{Bound, Row, Table};
-use crate::{RUNS, Result, timed};
+use crate::{RUNS, Result, shortest, timed};
 
 /// Sampling at this period must cost next to nothing more when the user stack is walked later.
 const PERIOD: u64 = 100_000;
@@ -56,11 +56,7 @@ fn quickest(path: &Path, cpus: u32, tasks: u64, calls: u64) -> Result<f64> {
     let words = [tasks.to_string(), calls.to_string()];
     let args = [words[0].as_str(), words[1].as_str()];
     let setup = Setup { args: &args, period: None, cpus, ..Setup::sampled(PERIOD) };
-    let mut best = f64::INFINITY;
-    for _ in 0..RUNS {
-        best = best.min(timed(|| run(path, &setup))?.as_secs_f64());
-    }
-    Ok(best)
+    shortest(|| run(path, &setup))
 }
 
 /// What a task costs, and a system call, as tasks and CPUs double.
