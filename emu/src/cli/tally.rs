@@ -183,7 +183,7 @@ mod tests {
         let mut t = tally();
         t.record(&Record::Sample(sample(0, 2)));
         let comm = "next".to_owned();
-        t.record(&Record::Comm { pid: 100, tid: 100, time: 3, comm, exec: true });
+        t.record(&Record::Comm { pid: 100, tid: 100, time: 3, cpu: 0, comm, exec: true });
         t.record(&Record::Sample(sample(0, 4)));
         let (rows, _) = t.top(0, 10);
         assert_eq!(rows.len(), 2);

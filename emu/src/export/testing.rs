@@ -56,11 +56,12 @@ pub fn sample(event: usize, time: u64) -> Sample {
 /// Process 100 runs `path`, mapped at 0x400000.
 pub fn start(path: &str) -> Vec<Record> {
     vec![
-        Record::Comm { pid: 100, tid: 100, time: 1, comm: "guest".into(), exec: true },
+        Record::Comm { pid: 100, tid: 100, time: 1, cpu: 0, comm: "guest".into(), exec: true },
         Record::Mmap2 {
             pid: 100,
             tid: 100,
             time: 1,
+            cpu: 0,
             addr: 0x40_0000,
             len: 0x10_0000,
             pgoff: 0,
@@ -69,6 +70,6 @@ pub fn start(path: &str) -> Vec<Record> {
             flags: 2,
             path: path.into(),
         },
-        Record::Fork { pid: 100, ppid: 100, tid: 101, ptid: 100, time: 1 },
+        Record::Fork { pid: 100, ppid: 100, tid: 101, ptid: 100, time: 1, cpu: 0 },
     ]
 }

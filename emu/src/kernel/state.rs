@@ -513,8 +513,9 @@ impl State {
     pub fn rename_task(&mut self, comm: Vec<u8>) {
         self.task.comm = comm;
         let comm = self.task.name();
-        let (pid, tid, time) = (self.task.pid, self.task.tid, self.cpu.clock);
-        self.record(Record::Comm { pid, tid, time, comm, exec: false });
+        let (pid, tid) = (self.task.pid, self.task.tid);
+        let (time, cpu) = (self.cpu.clock, self.cpu.id);
+        self.record(Record::Comm { pid, tid, time, cpu, comm, exec: false });
     }
 
     /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants only those
@@ -539,6 +540,7 @@ impl State {
             pid: self.task.pid,
             tid: self.task.tid,
             time: self.cpu.clock,
+            cpu: self.cpu.id,
             addr,
             len: area.len(),
             pgoff,

@@ -102,12 +102,12 @@ impl Body {
                 let map = Mmap2 { pid, tid, addr, len, pgoff, prot: *prot, flags: *flags };
                 body(record::MMAP2, misc, map.body(file, path.as_bytes()), pid, tid)
             }
-            Record::Fork { pid, ppid, tid, ptid, time } => {
+            Record::Fork { pid, ppid, tid, ptid, time, .. } => {
                 let bytes = task_body(*pid, *ppid, *tid, *ptid, *time);
                 // The parent is the one that runs when the kernel writes this.
                 body(record::FORK, 0, bytes, *ppid, *ptid)
             }
-            Record::Exit { pid, ppid, tid, ptid, time } => {
+            Record::Exit { pid, ppid, tid, ptid, time, .. } => {
                 let bytes = task_body(*pid, *ppid, *tid, *ptid, *time);
                 body(record::EXIT, 0, bytes, *pid, *tid)
             }
@@ -469,6 +469,7 @@ mod tests {
             pid: 1,
             tid: 2,
             time: 0,
+            cpu: 0,
             addr: 0x1000,
             len: 0x2000,
             pgoff: 7,
@@ -482,7 +483,7 @@ mod tests {
         let path = u64::from(b'/') | u64::from(b'a') << 8;
         let words = vec![2 << 32 | 1, 0x1000, 0x2000, 7, path];
         assert_eq!(body, Some((record::MMAP, misc::USER, words)));
-        let exit = Record::Exit { pid: 1, ppid: 1, tid: 1, ptid: 1, time: 1 };
+        let exit = Record::Exit { pid: 1, ppid: 1, tid: 1, ptid: 1, time: 1, cpu: 0 };
         assert_eq!(Body::of_short_mmap(&exit), None);
     }
 }

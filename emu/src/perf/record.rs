@@ -218,6 +218,8 @@ pub enum Record {
         tid: u32,
         /// When.
         time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
         /// At most 15 bytes.
         comm: String,
         /// By `execve`.
@@ -231,6 +233,8 @@ pub enum Record {
         tid: u32,
         /// When.
         time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
         /// First address.
         addr: u64,
         /// Length in bytes.
@@ -258,6 +262,8 @@ pub enum Record {
         ptid: u32,
         /// When.
         time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
     },
     /// A thread ended.
     Exit {
@@ -271,6 +277,8 @@ pub enum Record {
         ptid: u32,
         /// When.
         time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
     },
     /// An event overflowed.
     Sample(Sample),
@@ -425,6 +433,19 @@ impl Record {
             | Record::Switch { time, .. }
             | Record::CallchainDeferred { time, .. } => *time,
             Record::Sample(sample) => sample.time,
+        }
+    }
+
+    /// The CPU that wrote it.
+    pub const fn cpu(&self) -> u32 {
+        match self {
+            Record::Comm { cpu, .. }
+            | Record::Mmap2 { cpu, .. }
+            | Record::Fork { cpu, .. }
+            | Record::Exit { cpu, .. }
+            | Record::Switch { cpu, .. }
+            | Record::CallchainDeferred { cpu, .. } => *cpu,
+            Record::Sample(sample) => sample.cpu,
         }
     }
 }

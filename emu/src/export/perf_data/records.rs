@@ -5,7 +5,7 @@ use crate::export::ExportError;
 use crate::perf::abi::{misc, record};
 use crate::perf::encode::{Body, Fields, SampleId};
 use crate::perf::payload;
-use crate::perf::record::{FileId, Record, Sample};
+use crate::perf::record::{FileId, Record, Sample, Time};
 
 /// Most callchain entries in a sample. The 16-bit size of a record holds about
 /// 8,170; the kernel drops a sample that does not fit, the writer its outermost
@@ -40,19 +40,20 @@ impl Encoder {
     pub fn record(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), ExportError> {
         let named = named_vdso(record);
         match (Body::of(named.as_ref().unwrap_or(record)), record) {
-            (Some(body), _) => self.push(out, &body, record.time()),
+            (Some(body), _) => self.push(out, &body, (record.time(), record.cpu())),
             (None, Record::Sample(sample)) => self.sample(sample, out)?,
             (None, _) => {}
         }
         Ok(())
     }
 
-    /// Appends a record other than a sample: header, body and trailer. The trailer's CPU is 0.
-    pub fn push(&self, out: &mut Vec<u8>, body: &Body, time: u64) {
+    /// Appends a record other than a sample: header, body and trailer, which says when and on
+    /// which CPU it was written.
+    pub fn push(&self, out: &mut Vec<u8>, body: &Body, (time, cpu): (Time, u32)) {
         // Id 0 is the first event's, as for the records that perf itself makes.
         let id = if time == 0 { 0 } else { self.attrs[0].id };
         let (pid, tid) = (body.pid, body.tid);
-        let id = SampleId { pid, tid, time, id, stream_id: id, cpu: 0 };
+        let id = SampleId { pid, tid, time, id, stream_id: id, cpu };
         body.push(self.attrs[0].sample_type, &id, out);
     }
 
@@ -140,11 +141,17 @@ mod tests {
     #[test]
     fn comm() {
         let e = encoder(Arch::X86_64, &[EventKind::Cycles]);
-        let r =
-            Record::Comm { pid: 2, tid: 3, time: 9, comm: "0123456789abcdefgh".into(), exec: true };
+        let r = Record::Comm {
+            pid: 2,
+            tid: 3,
+            time: 9,
+            cpu: 5,
+            comm: "0123456789abcdefgh".into(),
+            exec: true,
+        };
         let mut want = vec![3, 0, 0, 0, 0, 0x20, 56, 0, 2, 0, 0, 0, 3, 0, 0, 0];
         want.extend(b"0123456789abcde\0");
-        want.extend(words(&[3 << 32 | 2, 9, 0]));
+        want.extend(words(&[3 << 32 | 2, 9, 5]));
         assert_eq!(bytes(&e, &r), want);
     }
 
@@ -155,6 +162,7 @@ mod tests {
             pid: 1,
             tid: 1,
             time: 7,
+            cpu: 0,
             addr: 0x40_1000,
             len: 0x2000,
             pgoff: 0x1000,
@@ -190,10 +198,10 @@ mod tests {
     #[test]
     fn fork_and_exit() {
         let e = encoder(Arch::X86_64, &[EventKind::Cycles, EventKind::CpuClock]);
-        let fork = Record::Fork { pid: 5, ppid: 1, tid: 6, ptid: 2, time: 8 };
-        let want = words(&[7 | 64 << 48, 1 << 32 | 5, 2 << 32 | 6, 8, 2 << 32 | 1, 8, 0, 1]);
+        let fork = Record::Fork { pid: 5, ppid: 1, tid: 6, ptid: 2, time: 8, cpu: 3 };
+        let want = words(&[7 | 64 << 48, 1 << 32 | 5, 2 << 32 | 6, 8, 2 << 32 | 1, 8, 3, 1]);
         assert_eq!(bytes(&e, &fork), want);
-        let exit = Record::Exit { pid: 5, ppid: 1, tid: 6, ptid: 2, time: 8 };
+        let exit = Record::Exit { pid: 5, ppid: 1, tid: 6, ptid: 2, time: 8, cpu: 3 };
         let b = bytes(&e, &exit);
         assert_eq!(b[0], 4);
         assert_eq!(b[32..40], words(&[6 << 32 | 5])[..]);
