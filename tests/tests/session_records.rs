@@ -7,11 +7,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use arch::Arch;
+use arch::{Arch, Regs};
 use emu::export::perf_read::{Body, PerfFile};
+use emu::kernel::state::PmuIrq;
+use emu::perf::record::{CpuMode, Record, Sample, UserStack, context};
+use tests::harness::{Harness, Outcome};
 use tests::perf::perf;
 use tests::program::{emu, finish};
 use tests::scratch;
+use unwinder::{Memory, fp};
 
 /// `emu run` with these words, into `perf.data` in `dir`; the file.
 fn record(dir: &Path, words: &[&str]) -> PathBuf {
@@ -79,4 +83,171 @@ fn perf_shows_the_cpu_of_each_record() {
         *found.entry((tid, cpu)).or_insert(0) += 1;
     }
     assert_eq!(found, wanted);
+}
+
+/// Guests whose stacks are walked to `main` by frame pointer, and are small.
+const FRAMES: [&str; 2] = ["golden-fp", "recursion"];
+
+fn samples(outcome: &Outcome) -> Vec<Sample> {
+    outcome.samples().cloned().collect()
+}
+
+/// What a frame-pointer walk finds in the copied stack is what it found in the real one.
+#[test]
+fn a_dump_holds_the_stack() {
+    for (arch, guest) in Arch::ALL.into_iter().flat_map(|arch| FRAMES.map(|g| (arch, g))) {
+        let run = || Harness::new(arch, guest).events("instructions:u", 5003);
+        let walked = samples(&run().run());
+        let dumped = samples(&run().user_stack(UserStack::Dump(8192)).run());
+        assert!(dumped.len() > 10 && dumped.len() == walked.len(), "{arch} {guest}");
+        let mut whole = 0;
+        for (walked, dumped) in walked.iter().zip(&dumped) {
+            assert_eq!((walked.ip, walked.tid), (dumped.ip, dumped.tid), "{arch} {guest}");
+            assert!(dumped.callchain.is_empty(), "{arch} {guest}");
+            let dump = dumped.dump.as_ref().unwrap();
+            let regs = registers(arch, dump.regs.as_ref().unwrap());
+            assert_eq!(regs.pc, dumped.ip, "{arch} {guest}");
+            let mut chain = Vec::new();
+            let mut copy = Copied { sp: regs.sp(), bytes: &dump.stack[..dump.read as usize] };
+            fp::perf::walk(&regs, false, &mut copy, &mut |ip| {
+                chain.push(ip);
+                chain.len() < 127
+            });
+            // A stack that is longer than the copy ends with it.
+            assert!(walked.callchain[1..].starts_with(&chain), "{arch} {guest}: {chain:x?}");
+            whole += usize::from(walked.callchain.len() == chain.len() + 1);
+        }
+        assert!(whole * 2 > dumped.len(), "{arch} {guest}: {whole} of {}", dumped.len());
+    }
+}
+
+/// Registers from a sample's.
+fn registers(arch: Arch, values: &[u64]) -> Regs {
+    let mut regs = Regs::new(arch);
+    let bits = (0..64).filter(|bit| arch.perf_regs_mask() >> bit & 1 != 0);
+    for (perf, &value) in bits.zip(values) {
+        match (arch, arch.dwarf_of_perf(perf)) {
+            (Arch::X86_64, Some(16)) | (Arch::Aarch64, Some(32)) => regs.pc = value,
+            (_, Some(number)) => regs.gp[usize::from(number)] = value,
+            (_, None) => {}
+        }
+    }
+    regs
+}
+
+/// A copied stack.
+struct Copied<'a> {
+    sp: u64,
+    bytes: &'a [u8],
+}
+
+impl Memory for Copied<'_> {
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
+        let at = address.checked_sub(self.sp).and_then(|at| usize::try_from(at).ok());
+        let part = at.and_then(|at| self.bytes.get(at..at.checked_add(bytes.len())?));
+        part.is_some_and(|part| {
+            bytes.copy_from_slice(part);
+            true
+        })
+    }
+}
+
+/// Sizes as the kernel cuts them: at the end of user addresses and of the record; what is absent
+/// behind the mapping is not read.
+#[test]
+fn dumps_end_with_the_stack() {
+    for arch in Arch::ALL {
+        for (size, aslr) in [(65_528_u16, "5"), (65_528, "7"), (64, "5")] {
+            let dir = scratch("records-dump");
+            let how = format!("dwarf,{size}");
+            let words = ["--arch", arch.name(), "--aslr", aslr, "-e", "cycles", "-c", "5003"];
+            let file = record(&dir, &[&words[..], &["--call-graph", &how, "syscalls"]].concat());
+            let bytes = fs::read(file).unwrap();
+            let file = PerfFile::read(&bytes).unwrap();
+            let attr = &file.events().attrs()[0];
+            assert_eq!(attr.bytes[88..92], u32::from(size).to_le_bytes());
+            assert_eq!(attr.regs_user, arch.perf_regs_mask());
+            let mut short = 0;
+            for record in file.records().map(Result::unwrap) {
+                let Body::Sample(s) = record.body else { continue };
+                let (regs, stack) = (s.user_regs.unwrap(), s.user_stack.unwrap());
+                assert_eq!((regs.abi, regs.values.len() as u32), (2, attr.regs_user.count_ones()));
+                let values: Vec<u64> = regs.values.iter().collect();
+                let sp = registers(arch, &values).sp();
+                let len = stack.bytes.len() as u64;
+                assert!(len <= u64::from(size) && len <= arch.task_size() - sp, "{arch}: {len}");
+                assert!(len == u64::from(size) || size > 64, "{arch}: {len}");
+                let copied = stack.copied.unwrap();
+                assert!(copied <= len && copied > 0, "{arch}: {copied} of {len}");
+                assert!(stack.bytes[copied as usize..].iter().all(|&b| b == 0), "{arch}");
+                short += u32::from(copied < len);
+            }
+            // Addresses above the stack's mapping are the user's, and absent.
+            assert_eq!(short > 0, size == 65_528, "{arch}, {size}, {aslr}: {short}");
+        }
+    }
+}
+
+/// In an NMI that hits the kernel the registers that called functions keep are not known.
+#[test]
+fn an_nmi_does_not_know_all_registers() {
+    use arch::x86_64::regs::{R12, R13, R14, R15, RBX};
+    const KEPT: [usize; 5] = [RBX, R12, R13, R14, R15];
+    for (pmu, unknown) in [(PmuIrq::Nmi, true), (PmuIrq::Irq, false)] {
+        let run = Harness::new(Arch::X86_64, "syscalls").events("cycles", 997).pmu_irq(pmu);
+        let outcome = run.user_stack(UserStack::Dump(16)).run();
+        let mut seen = [0, 0];
+        for s in outcome.samples() {
+            let values = s.dump.as_ref().unwrap().regs.clone().unwrap();
+            let regs = registers(Arch::X86_64, &values);
+            let lost = KEPT.iter().all(|&r| regs.gp[r] == u64::MAX);
+            assert_eq!(lost, unknown && s.mode == CpuMode::Kernel, "{s:x?}");
+            seen[usize::from(s.mode == CpuMode::Kernel)] += 1;
+        }
+        assert!(seen.iter().all(|&n| n > 50), "{seen:?}");
+    }
+}
+
+/// The installed perf unwinds the copies to the function that started `main`.
+#[test]
+fn perf_unwinds_the_dumps() {
+    let dir = scratch("records-dwarf-perf");
+    let words = ["-e", "cycles:u", "-c", "50k", "--call-graph", "dwarf,16384", "rust-hello"];
+    let file = record(&dir, &words);
+    let words = ["script", "-i", file.to_str().unwrap(), "-F", "ip,sym"];
+    let Some(text) = perf(&words, None, &dir) else { return };
+    let chains: Vec<&str> = text.split("\n\n").filter(|c| !c.trim().is_empty()).collect();
+    let whole = chains.iter().filter(|c| c.contains("__libc_start_main")).count();
+    assert!(whole * 10 > chains.len() * 8, "{whole} of {}:\n{text}", chains.len());
+}
+
+/// A walk by SFrame at the sample finds what the deferred one does, if no page is absent.
+#[test]
+fn sframe_at_the_sample_is_sframe_later() {
+    for arch in Arch::ALL {
+        for guest in ["lab-recursion-v3", "lab-alloca-v3", "lab-tailcall-v3"] {
+            let run = || Harness::new(arch, guest).events("instructions:u", 101);
+            let now = samples(&run().user_stack(UserStack::Sframe).run());
+            let later = run().sframe().run();
+            let by_fp = samples(&run().run());
+            let mut stacks = BTreeMap::new();
+            for record in &later.records {
+                if let Record::CallchainDeferred { cookie, ips, .. } = record {
+                    stacks.insert(*cookie, ips);
+                }
+            }
+            let (mut more, mut compared) = (0, 0);
+            for ((now, later), by_fp) in now.iter().zip(later.samples()).zip(&by_fp) {
+                assert_eq!((now.ip, now.callchain[0]), (later.ip, context::USER));
+                assert_eq!(now.user_lr, None);
+                let [marker, cookie] = later.callchain[..] else { continue };
+                assert_eq!(marker, context::USER_DEFERRED);
+                let Some(stack) = stacks.get(&cookie) else { continue };
+                assert_eq!(&&now.callchain[1..], stack, "{arch} {guest}");
+                more += usize::from(now.callchain.len() > by_fp.callchain.len());
+                compared += 1;
+            }
+            assert!(more > 5 && compared > 5, "{arch} {guest}: {more} of {compared}");
+        }
+    }
 }

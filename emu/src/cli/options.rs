@@ -23,7 +23,7 @@ use crate::export::Format;
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
 use crate::perf::event::{self, Defaults, EventError};
-use crate::perf::record::{Event, Rate};
+use crate::perf::record::{Event, Rate, UserStack};
 
 /// Runs static Linux programs for x86_64 and aarch64 on an emulated CPU under a modelled
 /// kernel, and samples them as `perf record` does.
@@ -250,10 +250,12 @@ pub struct SamplingOptions {
     /// Record callchains by frame pointer (the default)
     #[arg(short = 'g', conflicts_with = "no_call_graph")]
     pub callchain: bool,
-    /// How to record callchains: fp (by frame pointer, at the sample); fp,defer (the user part
-    /// on the way back to user mode, as Linux 7.3 does on x86_64); sframe,defer (there, by the
-    /// program's SFrame section first, as proposed for both architectures)
-    #[arg(long, value_name = "fp|fp,defer|sframe,defer", value_parser = call_graph,
+    /// How to record callchains: fp (by frame pointer, at the sample); dwarf[,SIZE] (SIZE bytes
+    /// of the user stack and the registers in each sample, for perf to unwind; 8192 if not given,
+    /// at most 65528); sframe (at the sample, by the program's SFrame section first); fp,defer (the
+    /// user part on the way back to user mode, as Linux 7.3 does on x86_64); sframe,defer (there,
+    /// by the SFrame section first, as proposed for both architectures)
+    #[arg(long, value_name = "HOW", value_parser = call_graph,
         conflicts_with = "no_call_graph")]
     pub call_graph: Option<CallGraph>,
     /// Open the events on all CPUs, not on the guest's tasks
@@ -416,6 +418,10 @@ pub struct GuestsOptions {
 pub enum CallGraph {
     /// By frame pointer, in the kernel, when the sample is taken.
     Fp,
+    /// Kernel part as ever; of the user stack so many bytes are copied.
+    Dwarf(u16),
+    /// The user part by SFrame, then frame pointer, when the sample is taken.
+    Sframe,
     /// The user part by SFrame, then frame pointer, on the way back to user mode.
     DeferredSframe,
     /// The user part by frame pointer on the way back to user mode.
@@ -462,6 +468,11 @@ impl SamplingOptions {
             exclude_callchain_user: self.kernel_callchains,
             exclude_callchain_kernel: self.user_callchains,
             defer: matches!(self.call_graph, Some(CallGraph::Deferred | CallGraph::DeferredSframe)),
+            user_stack: match self.call_graph {
+                Some(CallGraph::Dwarf(size)) => UserStack::Dump(size),
+                Some(CallGraph::Sframe) => UserStack::Sframe,
+                _ => UserStack::FramePointer,
+            },
             max_stack: self.max_stack.unwrap_or(0),
         };
         let mut events = Vec::new();

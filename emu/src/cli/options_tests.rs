@@ -90,9 +90,19 @@ fn call_graphs() {
     let events = o.sampling.events().unwrap();
     assert!(events[0].callchain && events[0].max_stack == 1024);
     assert!(run(&["--call-graph=fp,defer"]).sampling.events().unwrap()[0].defer);
-    for mode in ["dwarf", "sframe", "lbr"] {
-        assert!(error(&["--call-graph", mode]).contains("cannot do this yet"), "{mode}");
+    let user_stack = |how| run(&["--call-graph", how]).sampling.events().unwrap()[0].user_stack;
+    assert_eq!(user_stack("dwarf"), UserStack::Dump(8192));
+    assert_eq!(user_stack("dwarf,4095"), UserStack::Dump(4096));
+    assert_eq!(user_stack("dwarf,0xfff8"), UserStack::Dump(65_528));
+    assert_eq!(user_stack("sframe"), UserStack::Sframe);
+    assert!(run(&["--call-graph=dwarf"]).sampling.events().unwrap()[0].exclude_callchain_user);
+    for size in ["0", "65529", "-8", "x", ""] {
+        let said = error(&["--call-graph", &format!("dwarf,{size}")]);
+        assert!(said.contains("incorrect stack dump size (max 65528)"), "{said}");
     }
+    assert!(error(&["--call-graph", "lbr"]).contains("cannot do this yet"));
+    assert!(error(&["--call-graph", "lbr,1"]).contains("no more arguments"));
+    assert!(error(&["--call-graph", "sframe,8"]).contains("does not belong there"));
     assert!(error(&["--call-graph", "no"]).contains("use fp, fp,defer"));
     assert!(error(&["--call-graph", "dwarf,defer"]).contains("only fp and sframe"));
     assert!(error(&["--call-graph", "defer"]).contains("use fp,defer"));

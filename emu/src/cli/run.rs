@@ -109,6 +109,12 @@ pub fn prepare(
     world: &World,
     cmdline: &[OsString],
 ) -> Result<State, Failure> {
+    let text = options.output.format != Format::PerfData;
+    if let (Some(CallGraph::Dwarf(_)), true) = (options.sampling.call_graph, text) {
+        let message = "--call-graph dwarf: the samples hold stacks that perf is to unwind; \
+                       use --format perf";
+        return Err(Failure::new(status::FAILURE, message));
+    }
     let events =
         options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     let sampling = &options.sampling;
@@ -121,7 +127,7 @@ pub fn prepare(
     if let Some(design) = deferred::by_name(&sampling.deferred) {
         state.unwind = Unwind::new(design);
     }
-    if sampling.call_graph == Some(CallGraph::DeferredSframe) {
+    if matches!(sampling.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe)) {
         state.use_sframe();
     }
     Ok(state)

@@ -295,8 +295,8 @@ pub fn perf_command(file: &Path, root: Option<&Path>) -> String {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session, start};
     use crate::perf::record::{EventKind, Record};
+    use crate::perf::testing::{event, sample, session, start};
 
     fn summary(events: &[&str]) -> (Summary, Tally) {
         let list = events.iter().map(|n| event(EventKind::Cycles, n)).collect();

@@ -144,8 +144,8 @@ impl Tally {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session, start};
     use crate::perf::record::EventKind;
+    use crate::perf::testing::{event, sample, session, start};
     use arch::Arch;
 
     fn tally() -> Tally {

@@ -87,16 +87,39 @@ pub fn call_graph(text: &str) -> Result<CallGraph, String> {
         "fp" => Ok(CallGraph::Fp),
         "fp,defer" => Ok(CallGraph::Deferred),
         "sframe,defer" => Ok(CallGraph::DeferredSframe),
+        "sframe" => Ok(CallGraph::Sframe),
+        "dwarf" => Ok(CallGraph::Dwarf(DUMP_SIZE)),
         "defer" => Err("defer says when, not how: use fp,defer".to_owned()),
         defer if defer.ends_with(",defer") => {
             Err("only fp and sframe can be deferred: use fp,defer or sframe,defer".to_owned())
         }
-        known
-            if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) =>
-        {
-            Err("emu cannot do this yet; use fp, fp,defer or sframe,defer".to_owned())
-        }
-        _ => Err("use fp, fp,defer or sframe,defer".to_owned()),
+        "lbr" => Err(format!("emu cannot do this yet; {HOW}")),
+        _ => match text.split_once(',') {
+            Some(("dwarf", size)) => dump_size(size).map(CallGraph::Dwarf),
+            Some(("fp" | "sframe", more)) => Err(format!("{more:?} does not belong there; {HOW}")),
+            Some(("lbr", _)) => Err("no more arguments are needed for lbr".to_owned()),
+            _ => Err(format!("unknown --call-graph option value; {HOW}")),
+        },
+    }
+}
+
+/// What `--call-graph` takes.
+const HOW: &str = "use fp, fp,defer, dwarf[,SIZE], sframe or sframe,defer";
+/// perf's default for `--call-graph dwarf`.
+const DUMP_SIZE: u16 = 8192;
+/// The longest that perf takes: a multiple of 8 in 16 bits.
+const MAX_DUMP: u64 = 65_528;
+
+/// Bytes of stack in a sample, rounded up to words as perf does it.
+fn dump_size(text: &str) -> Result<u16, String> {
+    let size = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse::<u64>().ok(),
+    };
+    let words = size.and_then(|size| size.checked_next_multiple_of(8));
+    match words.filter(|size| (1..=MAX_DUMP).contains(size)) {
+        Some(size) => Ok(size as u16),
+        None => Err(format!("incorrect stack dump size (max {MAX_DUMP}): {text}")),
     }
 }
 

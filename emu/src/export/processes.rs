@@ -137,7 +137,7 @@ fn addresses(chain: &[u64], mode: CpuMode) -> Vec<(LookupAddress, CpuMode)> {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{sample, start};
+    use crate::perf::testing::{sample, start};
     use LookupAddress::{Instruction, Return};
 
     fn processes() -> Processes {

@@ -362,7 +362,7 @@ pub fn announce(state: &mut State) {
     let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.name());
     let (time, cpu) = (state.cpu.clock, state.cpu.id);
     state.record(Record::Comm { pid, tid, time, cpu, comm, exec: true });
-    let starts: Vec<u64> = state.mm.areas().filter(|a| a.prot.exec).map(|a| a.start).collect();
+    let starts: Vec<u64> = state.mm.areas().map(|a| a.start).collect();
     for start in starts {
         state.record_mapping(start);
     }

@@ -66,6 +66,7 @@ pub mod timers;
 pub mod tracepoints;
 pub mod unwind;
 pub mod user;
+pub mod user_dump;
 pub mod user_mode;
 pub mod vfs;
 pub mod wait;

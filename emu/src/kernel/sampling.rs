@@ -20,7 +20,7 @@ use crate::kernel::{Kernel, Point, State};
 use crate::perf::callchain::{self, Chain};
 use crate::perf::context::{Output, Slot};
 use crate::perf::opened::Opened;
-use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, context};
+use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, UserStack, context};
 
 /// The context that a sample describes.
 #[derive(Clone, Copy, Debug)]
@@ -163,12 +163,13 @@ impl State {
             Interrupted::User(regs) => *regs,
             Interrupted::Kernel { .. } => self.user_regs(),
         };
-        let wants_lr = self.arch == Arch::Aarch64 && event.callchain;
+        let walks_fp = event.user_stack == UserStack::FramePointer;
+        let wants_lr = self.arch == Arch::Aarch64 && event.callchain && walks_fp;
         let index = match &instance.output {
             Output::Session(index) => *index,
             Output::Ring(_) => usize::MAX,
         };
-        let sample = Sample {
+        let mut sample = Sample {
             event: index,
             mode,
             ip,
@@ -178,6 +179,7 @@ impl State {
             cpu: self.cpu.id,
             period,
             callchain,
+            dump: None,
             user_lr: wants_lr.then_some(user.gp[arch::aarch64::regs::LR]),
             raw,
         };
@@ -186,6 +188,9 @@ impl State {
             self.sample_in_ring(&instance, &sample, &at, &user);
             self.note_overflow(opened, last);
             return;
+        }
+        if let (UserStack::Dump(size), true) = (event.user_stack, event.callchain) {
+            sample.dump = Some(self.user_dump(&sample, &at, &user, size));
         }
         self.perf.records.push(Record::Sample(sample));
         if let Some(observer) = &mut self.observer {
@@ -229,7 +234,17 @@ impl State {
                 chain.store_context(cookie);
             }
             UserPart::Immediate if self.task.mm.is_some() && !event.exclude_callchain_user => {
-                callchain::walk_user(&mut chain, &user, &mut self.present());
+                match (event.user_stack, &self.mm.sframe) {
+                    (UserStack::Sframe, Some(registry)) => {
+                        callchain::walk_user_sframe(
+                            &mut chain,
+                            &user,
+                            registry,
+                            &mut self.present(),
+                        );
+                    }
+                    _ => callchain::walk_user(&mut chain, &user, &mut self.present()),
+                }
             }
             UserPart::Immediate => {}
         }

@@ -518,12 +518,13 @@ impl State {
         self.record(Record::Comm { pid, tid, time, cpu, comm, exec: false });
     }
 
-    /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants only those
-    /// that are executable.
+    /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants those that are
+    /// executable, and all others if a tool is to find unwind tables in them.
     pub fn record_mapping(&mut self, start: u64) {
         let Some(area) = self.mm.area(start) else { return };
         let exec = area.prot.exec;
-        if !exec && self.perf.opened.is_empty() {
+        let profiled = exec || self.perf.session.wants_data_mappings();
+        if !profiled && self.perf.opened.is_empty() {
             return;
         }
         let (file, path) = self.vfs.identify(area);
@@ -550,7 +551,7 @@ impl State {
             path,
         };
         self.record_mapping_in_rings(&record, own.0, own.1);
-        if exec {
+        if profiled {
             self.perf.records.push(record);
         }
     }

@@ -5,6 +5,7 @@
 //! context markers have their own.
 
 use arch::Regs;
+use unwinder::sframe::{Registry, process};
 use unwinder::{Memory, fp};
 
 use crate::perf::record::context;
@@ -92,6 +93,23 @@ pub fn walk_kernel(
 pub fn walk_user(chain: &mut Chain, regs: &Regs, memory: &mut impl Memory) {
     chain.store_context(context::USER);
     fp::perf::walk(regs, false, memory, &mut |address| chain.store(address).is_ok());
+}
+
+/// The same with the process's SFrame sections, as `unwind_user` walks, but of what is present:
+/// an absent page of the stack or of a section ends the walk.
+pub fn walk_user_sframe(
+    chain: &mut Chain,
+    regs: &Regs,
+    registry: &Registry,
+    memory: &mut impl Memory,
+) {
+    chain.store_context(context::USER);
+    let room = if chain.contexts_maxed { 0 } else { chain.max_stack - chain.nr };
+    let mut store = |address| {
+        // No more than there is room for.
+        let _ = chain.store(address);
+    };
+    process::walk_present(registry, regs, room as usize, memory, &mut store);
 }
 
 #[cfg(test)]

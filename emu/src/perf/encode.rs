@@ -20,7 +20,7 @@ const MAX_COMM: usize = 15;
 /// Bytes reserved for a build id in a record.
 const BUILD_ID_SIZE: usize = 20;
 /// `PROT_EXEC`
-const PROT_EXEC: u32 = 4;
+pub const PROT_EXEC: u32 = 4;
 /// `PERF_MEM_NA`: nothing is known about the access.
 const DATA_SRC_NA: u64 = 0x5_080a_2621;
 

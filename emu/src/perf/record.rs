@@ -203,8 +203,21 @@ pub struct Sample {
     /// The sampled user register of aarch64 `--call-graph fp`: the link
     /// register. `None` if the task has no user registers (or on x86_64).
     pub user_lr: Option<u64>,
+    /// Copy of the user's registers and stack, if the event has [`UserStack::Dump`].
+    pub dump: Option<Box<UserDump>>,
     /// Tracepoint payload.
     pub raw: Option<Raw>,
+}
+
+/// The user's registers and a piece of his stack, for a tool that unwinds it later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserDump {
+    /// Values in the order of [`Arch::perf_regs_mask`]; `None`: the task has no user registers.
+    pub regs: Option<Vec<u64>>,
+    /// Bytes from the stack pointer up, a multiple of 8.
+    pub stack: Vec<u8>,
+    /// How many of them could be read; the rest is 0.
+    pub read: u64,
 }
 
 /// One record.
@@ -366,6 +379,19 @@ pub enum Rate {
     Frequency(u64),
 }
 
+/// How the user part of a stack is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UserStack {
+    /// Walked by frame pointer (`--call-graph fp`).
+    #[default]
+    FramePointer,
+    /// Walked by the process's SFrame sections, and by frame pointer where they say nothing
+    /// (`--call-graph sframe`).
+    Sframe,
+    /// Not walked: so many bytes are copied, a multiple of 8 (`--call-graph dwarf`).
+    Dump(u16),
+}
+
 /// One sampled event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -387,6 +413,8 @@ pub struct Event {
     pub exclude_callchain_kernel: bool,
     /// User callchains are deferred to the return to user mode (`--call-graph fp,defer`).
     pub defer: bool,
+    /// How the user part is recorded, if it is not deferred.
+    pub user_stack: UserStack,
     /// `sample_max_stack` (`--max-stack`), 0 for the kernel's default of 127.
     pub max_stack: u16,
 }
@@ -414,6 +442,12 @@ impl Session {
     /// Whether the events belong to CPUs, not to tasks.
     pub const fn system_wide(&self) -> bool {
         self.wide != 0
+    }
+
+    /// Mappings that are not executable are recorded, too: perf finds unwind tables there for the
+    /// dumps of stacks.
+    pub fn wants_data_mappings(&self) -> bool {
+        self.events.iter().any(|e| e.callchain && matches!(e.user_stack, UserStack::Dump(_)))
     }
 
     /// The CPUs whose events are open.

@@ -5,12 +5,15 @@ use std::rc::Rc;
 use crate::perf::opened::Opened;
 use crate::perf::pmu::Counter;
 use crate::perf::record::{EventKind, Record, Session};
+use crate::perf::session_attr::Attr;
 
 /// Perf's part of the kernel state that is not a task's or a CPU's.
 #[derive(Debug)]
 pub struct Perf {
     /// What the profile's reader is told.
     pub session: Session,
+    /// The attributes of its events.
+    pub attrs: Vec<Attr>,
     /// For each event of the session: what the contexts that are closed have counted.
     pub totals: Vec<Counter>,
     /// Records not yet handed to the exporter. Those of one CPU are in time order.
@@ -26,7 +29,8 @@ impl Perf {
     pub fn new(session: Session) -> Perf {
         let totals: Vec<Counter> = session.events.iter().map(Counter::new).collect();
         let last_id = totals.len() as u64;
-        Perf { session, totals, records: Vec::new(), opened: Vec::new(), last_id }
+        let attrs = Attr::all(&session);
+        Perf { session, attrs, totals, records: Vec::new(), opened: Vec::new(), last_id }
     }
 
     /// Whether an event of this kind was asked for.

@@ -81,6 +81,7 @@ fn records(path: &Path) -> Vec<Record> {
             period: 1,
             callchain: vec![context::USER, ip],
             user_lr: None,
+            dump: None,
             raw: None,
         }));
     }

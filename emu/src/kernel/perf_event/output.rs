@@ -21,9 +21,6 @@ use crate::perf::payload;
 use crate::perf::record::{FileId, Record, Sample};
 use crate::perf::ring::{self, How};
 
-/// Longest record: its size has 16 bits.
-const LONGEST: u64 = 65535;
-
 /// Flags of events that get records of tasks.
 const TASK: u64 = flag::COMM | flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::TASK;
 /// Flags with one of which a CPU's event is on the CPU's list of those that get records (P-7).
@@ -198,41 +195,6 @@ impl State {
         }
         fields.push(attr.sample_type, &mut bytes);
         self.write_ring(event, &bytes, instance.switch.stream_id, true);
-    }
-
-    /// User registers by mask. An NMI of x86 that hits the kernel does not know those that the
-    /// called functions keep.
-    fn user_values(&self, mask: u64, at: &Interrupted, user: &Regs) -> Vec<u64> {
-        const KEPT: [usize; 5] = {
-            use arch::x86_64::regs::{R12, R13, R14, R15, RBX};
-            [RBX, R12, R13, R14, R15]
-        };
-        let mut regs = *user;
-        let in_kernel = matches!(at, Interrupted::Kernel { .. });
-        if self.arch == Arch::X86_64 && in_kernel && self.cpu.level() == 3 {
-            KEPT.iter().for_each(|&kept| regs.gp[kept] = u64::MAX);
-        }
-        perf_regs::values(&regs, mask)
-    }
-
-    /// The user stack from its pointer up: so many bytes as fit into the record, and how many of
-    /// them are present.
-    fn user_stack(&self, user: &Regs, wanted: u32, used: u64) -> (Vec<u8>, u64) {
-        const PIECE: usize = 8;
-        let sp = user.sp();
-        let below = self.arch.task_size().saturating_sub(sp);
-        // The length before the bytes is in the record already; the one behind them is not.
-        let room = LONGEST.saturating_sub(used + 8);
-        let len = u64::from(wanted).min(below).min(room) & !7;
-        let mut bytes = vec![0; len as usize];
-        let mut read = 0;
-        for piece in bytes.chunks_mut(PIECE) {
-            if !self.mm.peek(&self.arena, sp + read, piece) {
-                break;
-            }
-            read += piece.len() as u64;
-        }
-        (bytes, read)
     }
 }
 

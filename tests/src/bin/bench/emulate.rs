@@ -13,7 +13,7 @@ use emu::kernel::{Kernel, run, symbols};
 use emu::loader::auxv::Aux;
 use emu::loader::{self, stack};
 use emu::perf::event::{self, Defaults};
-use emu::perf::record::{Rate, Session};
+use emu::perf::record::{Rate, Session, UserStack};
 use guests::Catalogue;
 
 use crate::Result;
@@ -57,6 +57,7 @@ pub fn emulate_with<T>(
         exclude_callchain_user: false,
         exclude_callchain_kernel: false,
         defer: false,
+        user_stack: UserStack::default(),
         max_stack: 0,
     };
     let events = event::parse("cycles", defaults)?;

@@ -1,11 +1,10 @@
 //! The session's [`Record`]s to bytes.
 
-use super::attr::Attr;
-use crate::export::ExportError;
 use crate::perf::abi::{misc, record};
 use crate::perf::encode::{Body, Fields, SampleId};
 use crate::perf::payload;
 use crate::perf::record::{FileId, Record, Sample, Time};
+use crate::perf::session_attr::Attr;
 
 /// Most callchain entries in a sample. The 16-bit size of a record holds about
 /// 8,170; the kernel drops a sample that does not fit, the writer its outermost
@@ -14,6 +13,20 @@ pub const MAX_CHAIN: usize = 8000;
 /// Build id of a vDSO that has none. perf takes `[vdso]` for its own process's
 /// and names its functions, unless a build id says that it is another.
 const VDSO_BUILD_ID: &[u8; 20] = b"vdso of the emulator";
+
+/// A sample names an event that the session does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a sample at time {time} ns belongs to event {event}, but the session has {events}; this is a bug in emu, please report it"
+)]
+pub struct UnknownEvent {
+    /// Index in the sample.
+    pub event: usize,
+    /// Number of events in the session.
+    pub events: usize,
+    /// Time of the sample, nanoseconds.
+    pub time: Time,
+}
 
 /// Turns records into bytes, by the events' attributes.
 #[derive(Debug)]
@@ -36,8 +49,8 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// [`ExportError::UnknownEvent`] if a sample's event is not in the session.
-    pub fn record(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), ExportError> {
+    /// [`UnknownEvent`] if a sample's event is not in the session.
+    pub fn record(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), UnknownEvent> {
         let named = named_vdso(record);
         match (Body::of(named.as_ref().unwrap_or(record)), record) {
             (Some(body), _) => self.push(out, &body, (record.time(), record.cpu())),
@@ -57,12 +70,10 @@ impl Encoder {
         body.push(self.attrs[0].sample_type, &id, out);
     }
 
-    fn sample(&self, s: &Sample, out: &mut Vec<u8>) -> Result<(), ExportError> {
-        let attr = self.attrs.get(s.event).ok_or(ExportError::UnknownEvent {
-            event: s.event,
-            events: self.attrs.len(),
-            time: s.time,
-        })?;
+    fn sample(&self, s: &Sample, out: &mut Vec<u8>) -> Result<(), UnknownEvent> {
+        let (event, events) = (s.event, self.attrs.len());
+        let unknown = UnknownEvent { event, events, time: s.time };
+        let attr = self.attrs.get(s.event).ok_or(unknown)?;
         let payload = s.raw.as_ref().map(|raw| payload::payload(raw, s.tid)).unwrap_or_default();
         let fields = Fields {
             mode: s.mode,
@@ -80,8 +91,11 @@ impl Encoder {
             read: &[],
             callchain: &s.callchain[..s.callchain.len().min(MAX_CHAIN)],
             raw: &payload,
-            regs_user: s.user_lr.as_ref().map(std::slice::from_ref),
-            stack_user: (&[], 0),
+            regs_user: match &s.dump {
+                Some(dump) => dump.regs.as_deref(),
+                None => s.user_lr.as_ref().map(std::slice::from_ref),
+            },
+            stack_user: s.dump.as_ref().map_or((&[], 0), |dump| (&dump.stack, dump.read)),
             regs_intr: None,
         };
         fields.push(attr.sample_type, out);
@@ -117,10 +131,10 @@ pub fn kernel_mmap(bytes: Vec<u8>) -> Body {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session};
     use crate::perf::encode::push_padded;
     use crate::perf::record::CpuMode;
     use crate::perf::record::{EventKind, Raw, context};
+    use crate::perf::testing::{event, sample, session};
     use arch::Arch;
 
     fn encoder(arch: Arch, kinds: &[EventKind]) -> Encoder {
@@ -273,6 +287,6 @@ mod tests {
     fn unknown_event() {
         let e = encoder(Arch::X86_64, &[EventKind::Cycles]);
         let err = e.record(&Record::Sample(sample(1, 5)), &mut Vec::new()).unwrap_err();
-        assert!(matches!(err, ExportError::UnknownEvent { event: 1, events: 1, time: 5 }));
+        assert!(matches!(err, UnknownEvent { event: 1, events: 1, time: 5 }));
     }
 }

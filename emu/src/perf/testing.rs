@@ -3,7 +3,7 @@
 use arch::Arch;
 
 use crate::perf::record::{
-    CpuMode, Event, EventKind, FileId, KernelSymbol, Rate, Record, Sample, Session,
+    CpuMode, Event, EventKind, FileId, KernelSymbol, Rate, Record, Sample, Session, UserStack,
 };
 
 /// An event with callchains and a period of 1000.
@@ -18,6 +18,7 @@ pub fn event(kind: EventKind, name: &str) -> Event {
         exclude_callchain_user: false,
         exclude_callchain_kernel: false,
         defer: false,
+        user_stack: UserStack::default(),
         max_stack: 0,
     }
 }
@@ -49,6 +50,7 @@ pub fn sample(event: usize, time: u64) -> Sample {
         period: 1000,
         callchain: Vec::new(),
         user_lr: None,
+        dump: None,
         raw: None,
     }
 }
