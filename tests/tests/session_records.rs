@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use arch::{Arch, Regs};
 use emu::export::perf_read::{Body, PerfFile};
@@ -249,5 +250,119 @@ fn sframe_at_the_sample_is_sframe_later() {
             }
             assert!(more > 5 && compared > 5, "{arch} {guest}: {more} of {compared}");
         }
+    }
+}
+
+/// Records of the kernel, and what LOST and LOST_SAMPLES say of those that are missing.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Losses {
+    written: u64,
+    lost: u64,
+    lost_samples: u64,
+    chunks: u64,
+}
+
+fn losses(file: &Path, events: u64) -> Losses {
+    let bytes = fs::read(file).unwrap();
+    let mut found = Losses::default();
+    let mut before: Option<(u64, u64, u32)> = None;
+    for record in PerfFile::read(&bytes).unwrap().records().map(Result::unwrap) {
+        let event = record.event as u64 + 1;
+        match record.body {
+            Body::Lost { id, lost } => {
+                let trailer = record.trailer.unwrap();
+                let (time, cpu) = (trailer.time.unwrap(), trailer.cpu.unwrap().0);
+                assert!(lost > 0 && (1..=events).contains(&id) && before.is_none());
+                found.lost += lost;
+                found.chunks += 1;
+                before = Some((id, time, cpu));
+                continue;
+            }
+            Body::LostSamples { lost } => {
+                assert_eq!(record.trailer.unwrap().time, Some(0));
+                found.lost_samples += lost;
+                continue;
+            }
+            Body::Sample(s) => {
+                let next = (event, s.time.unwrap(), s.cpu.unwrap().0);
+                assert!(before.is_none_or(|lost| lost == next), "{before:?} {next:?}");
+                found.written += 1;
+            }
+            _ => match record.trailer {
+                Some(t) if t.time != Some(0) => {
+                    let next = (1, t.time.unwrap(), t.cpu.unwrap().0);
+                    assert!(before.is_none_or(|lost| lost == next), "{before:?} {next:?}");
+                    found.written += 1;
+                }
+                _ => continue,
+            },
+        }
+        before = None;
+    }
+    assert_eq!(before, None);
+    found
+}
+
+/// Samples of user instructions come at the same places, so that what a slow reader gets and
+/// what it is told to have lost is all that a fast one gets.
+#[test]
+fn what_a_slow_reader_loses_is_counted() {
+    let dir = scratch("records-slow");
+    for arch in Arch::ALL {
+        for (events, count) in [("instructions:u", 1), ("instructions:u,branches:u", 2)] {
+            let words = ["--arch", arch.name(), "-e", events, "-c", "503", "recursion"];
+            let fast = losses(&record(&dir, &words), count);
+            assert_eq!((fast.lost, fast.chunks, fast.lost_samples), (0, 0, 0), "{arch}");
+            let slow = |rate: &str, pages: &str| {
+                let settings = ["--reader-rate", rate, "-m", pages];
+                losses(&record(&dir, &[&settings[..], &words].concat()), count)
+            };
+            let all = slow("1G", "128");
+            assert_eq!(all, fast, "{arch}: a fast reader with room");
+            let some = slow("100k", "16");
+            assert_eq!(some.written + some.lost_samples, fast.written, "{arch}");
+            assert!(some.lost <= some.lost_samples && some.chunks > 1, "{arch}: {some:?}");
+            assert!(some.written > 100, "{arch}: {some:?}");
+            let more = slow("1k", "4");
+            assert!(more.lost_samples > some.lost_samples, "{arch}: {more:?}");
+            assert_eq!(more.written + more.lost_samples, fast.written, "{arch}");
+        }
+    }
+}
+
+/// perf counts the same.
+#[test]
+fn perf_knows_what_was_lost() {
+    let dir = scratch("records-slow-perf");
+    let words = ["-e", "cycles:u", "-c", "503", "--reader-rate", "100k", "-m", "16"];
+    let file = record(&dir, &[&words[..], &["recursion"]].concat());
+    let found = losses(&file, 1);
+    let script = Command::new("perf")
+        .args(["script", "--show-lost-events", "-F", "tid,time,event", "-i"])
+        .arg(&file)
+        .env("HOME", &dir)
+        .env("LC_ALL", "C")
+        .output();
+    let Ok(script) = script else { return println!("skipped: no perf") };
+    let text = String::from_utf8_lossy(&script.stdout);
+    assert_eq!(text.matches("PERF_RECORD_LOST lost ").count() as u64, found.chunks, "{text}");
+    assert!(found.chunks > 1, "{found:?}");
+    let lost: u64 = text
+        .lines()
+        .filter_map(|l| l.split_once("PERF_RECORD_LOST lost "))
+        .map(|l| l.1.trim().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(lost, found.lost, "{text}");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    for (words, why) in [
+        (&["--laws", "--reader-rate", "5"][..], "leave out --reader-rate"),
+        (&["--call-graph", "dwarf", "--format", "folded", "-o", "-"], "use --format perf"),
+    ] {
+        let done = finish(emu(&["run", "-q"]).args(words).arg("hello"));
+        assert_eq!((done.status, done.stdout.as_str()), (125, ""), "{}", done.stderr);
+        assert!(done.stderr.contains(why), "{}", done.stderr);
     }
 }

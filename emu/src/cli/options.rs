@@ -17,7 +17,7 @@ use crate::cli::replay::ReplayOptions;
 use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
 use crate::cli::values::{
-    address, call_graph, frequency, pmu_irq, positive, seed, sysctl, variable, vdso,
+    address, call_graph, frequency, mmap_pages, pmu_irq, positive, seed, sysctl, variable, vdso,
 };
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
@@ -290,6 +290,14 @@ pub struct SamplingOptions {
     /// How a counter interrupts: nmi (anywhere) or irq (not where interrupts are off)
     #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
     pub pmu_irq: PmuIrq,
+    /// Read the records slowly: N bytes a millisecond of virtual time (suffixes k, M, G). What
+    /// finds no room in its CPU's ring is lost, and said to be [default: as fast as they come]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub reader_rate: Option<u64>,
+    /// Pages of each ring, for --reader-rate, or their size (suffixes B, K, M, G), rounded up to a
+    /// power of two
+    #[arg(short = 'm', long, value_name = "N", default_value = "128", value_parser = mmap_pages)]
+    pub mmap_pages: u32,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
     /// user stacks it gets right (undecided: between two stacks, or among more than 1,048,576
     /// live frames, of which the middle ones are not kept); the true stacks go into FILE.truth

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::*;
 use crate::cli::values::number;
+use crate::perf::reader;
 use crate::perf::record::EventKind;
 use clap::CommandFactory;
 
@@ -116,6 +117,22 @@ fn call_graphs() {
     assert!(error(&both).contains("cannot be used with"));
     assert!(error(&["--max-stack", "1025"]).contains("1..=1024"));
     assert!(error(&["--max-stack", "0"]).contains("1..=1024"));
+}
+
+#[test]
+fn rings_have_pages() {
+    for (text, pages) in
+        [("1", 1), ("3", 4), ("512K", 128), ("1B", 1), ("5000B", 2), ("1G", 1 << 18)]
+    {
+        assert_eq!(run(&["-m", text]).sampling.mmap_pages, pages, "{text}");
+    }
+    for text in ["0", "0K", "-1", "+1", "x", "2G", "262145", "K", "18446744073709551615G"] {
+        let said = error(&[&format!("--mmap-pages={text}")]);
+        assert!(said.contains("number of pages up to 262144"), "{text}: {said}");
+    }
+    assert_eq!(run(&[]).sampling.mmap_pages, reader::DEFAULT_PAGES);
+    assert_eq!(run(&["--reader-rate", "2k"]).sampling.reader_rate, Some(2000));
+    assert!(error(&["--reader-rate", "0"]).contains("from 1 on"));
 }
 
 #[test]

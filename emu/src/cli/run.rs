@@ -29,6 +29,7 @@ use crate::kernel::task::Ending;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::{Kernel, State};
 use crate::perf::event;
+use crate::perf::reader::Settings;
 use crate::perf::record::Record;
 use crate::recording::profile::ProfileDigest;
 
@@ -127,6 +128,9 @@ pub fn prepare(
     if let Some(design) = deferred::by_name(&sampling.deferred) {
         state.unwind = Unwind::new(design);
     }
+    if let Some(rate) = sampling.reader_rate {
+        state.perf.read_slowly(Settings { rate, pages: sampling.mmap_pages });
+    }
     if matches!(sampling.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe)) {
         state.use_sframe();
     }
@@ -140,6 +144,11 @@ pub fn prepare(
 /// [`Failure`] if the run could not begin, or ended because of us.
 pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     let Job { options, world, destination, .. } = &job;
+    if options.laws && options.sampling.reader_rate.is_some() {
+        let message = "--laws: records that are lost break laws that do not know of it; \
+                       leave out --reader-rate";
+        return Err(Failure::new(status::FAILURE, message));
+    }
     let mut state = prepare(options, world, job.cmdline)?;
     let format = options.output.format;
     let output = destination.open(format)?;

@@ -123,6 +123,32 @@ fn dump_size(text: &str) -> Result<u16, String> {
     }
 }
 
+/// Pages of a ring: their number, or their size with a suffix, rounded up to a power of two.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn mmap_pages(text: &str) -> Result<u32, String> {
+    const PAGE: u64 = 4096;
+    const MOST: u64 = 1 << 18;
+    let (digits, unit) = match text.char_indices().next_back() {
+        Some((at, 'B')) => (&text[..at], Some(1)),
+        Some((at, 'K')) => (&text[..at], Some(1 << 10)),
+        Some((at, 'M')) => (&text[..at], Some(1 << 20)),
+        Some((at, 'G')) => (&text[..at], Some(1 << 30)),
+        _ => (text, None),
+    };
+    let count = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'));
+    let pages = match unit {
+        Some(unit) => count.and_then(|n| n.checked_mul(unit)).map(|bytes| bytes.div_ceil(PAGE)),
+        None => count,
+    };
+    let pages = pages.filter(|pages| (1..=MOST).contains(pages)).map(u64::next_power_of_two);
+    pages.map(|pages| pages as u32).ok_or_else(|| {
+        format!("use a number of pages up to {MOST}, or a size as 512K: a ring has a page or more")
+    })
+}
+
 /// The words of `--pmu-irq`.
 ///
 /// # Errors

@@ -61,7 +61,11 @@ impl Processes {
                     self.spaces.remove(pid);
                 }
             }
-            Record::Sample(_) | Record::CallchainDeferred { .. } | Record::Switch { .. } => {}
+            Record::Sample(_)
+            | Record::CallchainDeferred { .. }
+            | Record::Switch { .. }
+            | Record::Lost { .. }
+            | Record::LostSamples { .. } => {}
         }
     }
 

@@ -93,6 +93,9 @@ pub fn close_all_events(state: &mut State) {
         let instances = std::mem::take(&mut cpu.events.instances);
         state.add_totals(instances);
     }
+    let end = state.cpus().map(|cpu| cpu.clock).max().unwrap_or_default();
+    let lost = state.perf.lost_samples(end);
+    state.perf.records.extend(lost);
 }
 
 /// The address space is left: the futex of `set_tid_address` is woken, a parent that waits for

@@ -192,7 +192,9 @@ impl State {
         if let (UserStack::Dump(size), true) = (event.user_stack, event.callchain) {
             sample.dump = Some(self.user_dump(&sample, &at, &user, size));
         }
-        self.perf.records.push(Record::Sample(sample));
+        if !self.record_in_profile(Record::Sample(sample)) {
+            return;
+        }
         if let Some(observer) = &mut self.observer {
             observer.about(self.task.id);
             let sp_was_set = self.task.hw.is_none() && self.core.sp_was_set();

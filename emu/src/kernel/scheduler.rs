@@ -381,7 +381,7 @@ impl State {
         };
         self.record_in_rings(&record);
         if self.perf.session.switches && self.is_profiled() {
-            self.perf.records.push(record);
+            self.record_in_profile(record);
         }
     }
 }

@@ -552,7 +552,7 @@ impl State {
         };
         self.record_mapping_in_rings(&record, own.0, own.1);
         if profiled {
-            self.perf.records.push(record);
+            self.record_in_profile(record);
         }
     }
 }

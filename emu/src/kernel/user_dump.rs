@@ -34,7 +34,7 @@ impl State {
             return Box::default();
         }
         let regs = self.user_values(self.arch.perf_regs_mask(), at, user);
-        let Some(attr) = self.perf.attrs.get(sample.event) else { return Box::default() };
+        let Some(attr) = self.perf.encoder.attrs().get(sample.event) else { return Box::default() };
         let payload = sample.raw.as_ref().map(|raw| crate::perf::payload::payload(raw, sample.tid));
         let fields = Fields {
             mode: sample.mode,

@@ -66,6 +66,11 @@ impl SampleId {
     }
 }
 
+/// The id of the session's event of this number: ids begin with 1.
+pub const fn id_of(event: usize) -> u64 {
+    event as u64 + 1
+}
+
 /// A record but a sample, without header and trailer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
@@ -121,6 +126,12 @@ impl Body {
                 let mut bytes = cookie.to_le_bytes().to_vec();
                 push_counted(&mut bytes, ips);
                 body(record::CALLCHAIN_DEFERRED, misc::USER, bytes, *pid, *tid)
+            }
+            Record::Lost { pid, tid, event, lost, .. } => {
+                Some(Body::lost(id_of(*event), *lost, *pid, *tid))
+            }
+            Record::LostSamples { lost, .. } => {
+                body(record::LOST_SAMPLES, 0, lost.to_le_bytes().to_vec(), 0, 0)
             }
             Record::Sample(_) => None,
         }

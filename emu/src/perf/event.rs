@@ -261,7 +261,7 @@ mod tests {
         exclude_callchain_user: false,
         exclude_callchain_kernel: false,
         defer: false,
-        user_stack: UserStack::default(),
+        user_stack: UserStack::FramePointer,
         max_stack: 0,
     };
 

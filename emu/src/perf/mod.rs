@@ -15,6 +15,7 @@
 //! * [`callchain`]: walking the emulated kernel stack, then the user stack.
 //! * [`merge`]: deferred callchains and the user stacks that belong to them.
 //! * [`session`]: events that are open, records on their way to the exporter.
+//! * [`reader`]: the session's rings, and a tool that empties them slowly.
 //! * [`session_attr`], [`session_encode`]: the attributes of the session's events, and the bytes
 //!   of its records.
 //! * [`record`]: the records themselves; [`encode`]: their bytes, with the numbers of [`abi`];
@@ -35,6 +36,7 @@ pub mod merge;
 pub mod opened;
 pub mod payload;
 pub mod pmu;
+pub mod reader;
 pub mod record;
 pub mod ring;
 pub mod session;

@@ -310,6 +310,30 @@ pub enum Record {
         /// Although it could go on.
         preempted: bool,
     },
+    /// `PERF_RECORD_LOST`: records found no room in the CPU's ring before this one.
+    Lost {
+        /// Process id of who wrote the next one.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// When.
+        time: Time,
+        /// Emulated CPU.
+        cpu: u32,
+        /// Index into [`Session::events`] of the event whose record is next.
+        event: usize,
+        /// How many.
+        lost: u64,
+    },
+    /// `PERF_RECORD_LOST_SAMPLES`: what the tool writes at the end, one for each event with losses.
+    LostSamples {
+        /// When; the record itself says 0.
+        time: Time,
+        /// Index into [`Session::events`].
+        event: usize,
+        /// Records of the event that were lost, samples or not.
+        lost: u64,
+    },
     /// `PERF_RECORD_CALLCHAIN_DEFERRED`: the user stack that a cookie stands for.
     CallchainDeferred {
         /// Process id.
@@ -465,6 +489,8 @@ impl Record {
             | Record::Fork { time, .. }
             | Record::Exit { time, .. }
             | Record::Switch { time, .. }
+            | Record::Lost { time, .. }
+            | Record::LostSamples { time, .. }
             | Record::CallchainDeferred { time, .. } => *time,
             Record::Sample(sample) => sample.time,
         }
@@ -478,8 +504,19 @@ impl Record {
             | Record::Fork { cpu, .. }
             | Record::Exit { cpu, .. }
             | Record::Switch { cpu, .. }
+            | Record::Lost { cpu, .. }
             | Record::CallchainDeferred { cpu, .. } => *cpu,
+            Record::LostSamples { .. } => 0,
             Record::Sample(sample) => sample.cpu,
+        }
+    }
+
+    /// Index into [`Session::events`] of the event that it belongs to.
+    pub const fn event(&self) -> usize {
+        match self {
+            Record::Lost { event, .. } | Record::LostSamples { event, .. } => *event,
+            Record::Sample(sample) => sample.event,
+            _ => 0,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The session's [`Record`]s to bytes.
 
 use crate::perf::abi::{misc, record};
-use crate::perf::encode::{Body, Fields, SampleId};
+use crate::perf::encode::{Body, Fields, SampleId, id_of};
 use crate::perf::payload;
 use crate::perf::record::{FileId, Record, Sample, Time};
 use crate::perf::session_attr::Attr;
@@ -53,21 +53,41 @@ impl Encoder {
     pub fn record(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), UnknownEvent> {
         let named = named_vdso(record);
         match (Body::of(named.as_ref().unwrap_or(record)), record) {
-            (Some(body), _) => self.push(out, &body, (record.time(), record.cpu())),
+            (Some(body), Record::LostSamples { event, .. }) => {
+                // The tool's own, which has no time.
+                let id = id_of(*event);
+                self.push_with(out, &body, SampleId { id, stream_id: id, ..SampleId::default() });
+            }
+            (Some(body), _) => {
+                let (pid, tid, time, cpu) = (body.pid, body.tid, record.time(), record.cpu());
+                // Id 0 is the first event's, as for the records that perf itself makes.
+                let id = if time == 0 { 0 } else { id_of(record.event()) };
+                self.push_with(out, &body, SampleId { pid, tid, time, id, stream_id: id, cpu });
+            }
             (None, Record::Sample(sample)) => self.sample(sample, out)?,
             (None, _) => {}
         }
         Ok(())
     }
 
-    /// Appends a record other than a sample: header, body and trailer, which says when and on
-    /// which CPU it was written.
-    pub fn push(&self, out: &mut Vec<u8>, body: &Body, (time, cpu): (Time, u32)) {
-        // Id 0 is the first event's, as for the records that perf itself makes.
-        let id = if time == 0 { 0 } else { self.attrs[0].id };
-        let (pid, tid) = (body.pid, body.tid);
-        let id = SampleId { pid, tid, time, id, stream_id: id, cpu };
+    /// Appends a record that the tool made before the first of the kernel's: without a time.
+    pub fn push(&self, out: &mut Vec<u8>, body: &Body) {
+        let id = SampleId { pid: body.pid, tid: body.tid, ..SampleId::default() };
+        self.push_with(out, body, id);
+    }
+
+    /// Appends header, body and a trailer of `id`; all events have the same words there.
+    fn push_with(&self, out: &mut Vec<u8>, body: &Body, id: SampleId) {
         body.push(self.attrs[0].sample_type, &id, out);
+    }
+
+    /// Bytes of a record in a ring; 0 if its event is not in the session.
+    pub fn len(&self, record: &Record) -> u64 {
+        let mut bytes = Vec::new();
+        match self.record(record, &mut bytes) {
+            Ok(()) => bytes.len() as u64,
+            Err(_) => 0,
+        }
     }
 
     fn sample(&self, s: &Sample, out: &mut Vec<u8>) -> Result<(), UnknownEvent> {

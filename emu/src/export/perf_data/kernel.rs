@@ -34,7 +34,7 @@ pub fn preamble(session: &Session, encoder: &Encoder) -> Vec<u8> {
             body.extend(KSYMBOL_TYPE_OOL.to_le_bytes());
             body.extend(0u16.to_le_bytes()); // flags: registered
             push_padded(&mut body, f.name);
-            encoder.push(&mut out, &ksymbol(body), (0, 0));
+            encoder.push(&mut out, &ksymbol(body));
         }
     }
     push_marker(&mut out, record::FINISHED_INIT);
@@ -85,7 +85,7 @@ fn kernel_map(functions: &[Function<'_>], encoder: &Encoder, out: &mut Vec<u8>) 
         flags: 2,
     };
     let body = map.body(&FileId::None, b"[kernel.kallsyms]_text");
-    encoder.push(out, &kernel_mmap(body), (0, 0));
+    encoder.push(out, &kernel_mmap(body));
 }
 
 #[cfg(test)]

@@ -18,8 +18,10 @@ use crate::perf::context::{Instance, Output};
 use crate::perf::encode::{Body, Fields, SampleId};
 use crate::perf::opened::{Opened, Target};
 use crate::perf::payload;
+use crate::perf::reader::Written;
 use crate::perf::record::{FileId, Record, Sample};
 use crate::perf::ring::{self, How};
+use crate::perf::session::Perf;
 
 /// Flags of events that get records of tasks.
 const TASK: u64 = flag::COMM | flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::TASK;
@@ -41,7 +43,8 @@ fn wants(event: &Opened, record: &Record) -> bool {
         Record::Fork { .. } | Record::Exit { .. } => event.attr.has(TASK),
         Record::Switch { .. } => event.attr.has(flag::CONTEXT_SWITCH),
         Record::CallchainDeferred { .. } => event.attr.has(flag::DEFER_OUTPUT),
-        Record::Sample(_) => false,
+        // Of the session's rings.
+        Record::Sample(_) | Record::Lost { .. } | Record::LostSamples { .. } => false,
     }
 }
 
@@ -52,7 +55,35 @@ impl State {
     /// A record goes to the profile and to the rings of the present task's and CPU's events.
     pub fn record(&mut self, record: Record) {
         self.record_in_rings(&record);
-        self.perf.records.push(record);
+        self.record_in_profile(record);
+    }
+
+    /// A record of the session goes into the CPU's ring, and from there into the profile. Without a
+    /// slow reader there is always room. Whether it was written.
+    pub fn record_in_profile(&mut self, record: Record) -> bool {
+        let (now, cpu) = (self.cpu.clock, self.cpu.id);
+        let Perf { rings, encoder, records, .. } = &mut self.perf;
+        let Some(rings) = rings else {
+            records.push(record);
+            return true;
+        };
+        let event = record.event();
+        let (pid, tid) = (self.task.pid, self.task.tid);
+        let mut told = Record::Lost { pid, tid, time: now, cpu, event, lost: 0 };
+        let (len, lost_len) = (encoder.len(&record), encoder.len(&told));
+        let written = rings.write(cpu, now, len, lost_len, event);
+        let Written::Fits { lost: before, wake } = written else { return false };
+        if let Record::Lost { lost, .. } = &mut told
+            && before > 0
+        {
+            *lost = before;
+            records.push(told);
+        }
+        records.push(record);
+        if wake {
+            self.cpu.irq_work.queue_wakeup();
+        }
+        true
     }
 
     /// The same, without the profile.
