@@ -11,6 +11,7 @@ use std::process::Command;
 use arch::{Arch, Regs};
 use emu::export::perf_read::{Body, PerfFile};
 use emu::kernel::state::PmuIrq;
+use emu::perf::abi;
 use emu::perf::record::{CpuMode, Record, Sample, UserStack, context};
 use tests::harness::{Harness, Outcome};
 use tests::perf::perf;
@@ -364,5 +365,98 @@ fn what_does_not_go_together_is_refused() {
         let done = finish(emu(&["run", "-q"]).args(words).arg("hello"));
         assert_eq!((done.status, done.stdout.as_str()), (125, ""), "{}", done.stderr);
         assert!(done.stderr.contains(why), "{}", done.stderr);
+    }
+}
+
+/// 25,000 samples a second are 100 in a tick of 4 ms: with the last of them the event stands
+/// still until the next tick.
+#[test]
+fn throttling_holds_to_its_limit() {
+    const TICK: u64 = 4_000_000;
+    let dir = scratch("records-throttle");
+    let limit = ["--sysctl", "kernel.perf_event_max_sample_rate=25000"];
+    for arch in Arch::ALL {
+        for (event, id) in [("cycles:u", 1), ("page-faults,cpu-clock", 2)] {
+            let words = ["--arch", arch.name(), "-e", event, "-c", "10007", "demo"];
+            let bytes = fs::read(record(&dir, &[&limit[..], &words].concat())).unwrap();
+            let (mut throttled, mut in_tick, mut ticks) = (None, 0, 0);
+            let mut last_of_tick = false;
+            for record in PerfFile::read(&bytes).unwrap().records().map(Result::unwrap) {
+                match record.body {
+                    Body::Throttle { time, id: of, stream_id } => {
+                        let trailer = record.trailer.unwrap();
+                        assert_eq!((of, stream_id, trailer.time), (id, id, Some(time)));
+                        let begins = record.kind == abi::record::THROTTLE;
+                        assert_eq!(throttled.is_some(), !begins, "{arch} {event}");
+                        if begins {
+                            assert_eq!(in_tick, 99, "{arch} {event}: the last is written behind");
+                            (throttled, last_of_tick) = (Some(time), true);
+                        } else {
+                            assert!(time % TICK < 20_000, "{arch} {event}: at {time}");
+                            assert!(time / TICK == throttled.unwrap() / TICK + 1);
+                            (throttled, in_tick) = (None, 0);
+                            ticks += 1;
+                        }
+                    }
+                    Body::Sample(s) if record.event as u64 + 1 == id => {
+                        in_tick += 1;
+                        if std::mem::take(&mut last_of_tick) {
+                            assert_eq!(s.time, throttled, "{arch} {event}");
+                        } else {
+                            assert_eq!(throttled, None, "{arch} {event}: a sample at {:?}", s.time);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            assert!(ticks >= 5, "{arch} {event}: {ticks} ticks");
+        }
+    }
+}
+
+/// Without a limit there is none: samples come at their period.
+#[test]
+fn nothing_is_throttled_without_a_limit() {
+    let outcome = Harness::new(Arch::X86_64, "recursion").events("instructions:u", 97).run();
+    assert!(!outcome.records.iter().any(|r| matches!(r, Record::Throttle { .. })));
+    assert_eq!(outcome.samples().count() as u64, outcome.stats.instructions / 97);
+}
+
+/// Callchains have the kernel's budgets; a cookie is one of the markers (P-1).
+#[test]
+fn callchains_have_the_budgets_of_the_settings() {
+    let dir = scratch("records-budgets");
+    let chains = |words: &[&str], how| {
+        let all = [words, &["--call-graph", how, "-e", "cycles", "-c", "997", "syscalls"]];
+        let bytes = fs::read(record(&dir, &all.concat())).unwrap();
+        let records = PerfFile::read(&bytes).unwrap();
+        let samples = records.records().map(Result::unwrap);
+        let chain = |body: Body| match body {
+            Body::Sample(s) => s.callchain,
+            _ => None,
+        };
+        samples.filter_map(|r| chain(r.body)).collect::<Vec<Vec<u64>>>()
+    };
+    let markers = |chain: &[u64]| chain.iter().filter(|&&w| w > context::MAX).count();
+    let short = chains(&["--sysctl", "kernel.perf_event_max_stack=3"], "fp");
+    let addresses = |chain: &Vec<u64>| chain.len() - markers(chain);
+    assert_eq!(short.iter().map(addresses).max(), Some(3));
+    let few = chains(&["--sysctl", "kernel.perf_event_max_contexts_per_stack=2"], "fp,defer");
+    let in_kernel: Vec<_> = few.iter().filter(|c| c[0] == context::KERNEL).collect();
+    assert!(!in_kernel.is_empty());
+    for chain in in_kernel {
+        assert_eq!(chain.last(), Some(&context::USER_DEFERRED), "{chain:x?}");
+        assert_eq!(markers(chain), 2, "{chain:x?}");
+    }
+    let refused = |words: &[&str]| finish(emu(&["run", "-q"]).args(words).arg("hello"));
+    for (words, why) in [
+        (["--sysctl", "kernel.perf_event_max_sample_rate=100", "-F", "200"], "(100 Hz) exceeded"),
+        (["--sysctl", "kernel.perf_event_max_stack=5", "--max-stack", "6"], "EOVERFLOW"),
+        (["--sysctl", "kernel.perf_event_max_stack=-1", "-c", "5"], "from 0 to 655360"),
+        (["--sysctl", "kernel.perf_event_mlock_kb=5", "-c", "5"], "no setting"),
+    ] {
+        let done = refused(&words);
+        assert!([2, 125].contains(&done.status), "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
     }
 }

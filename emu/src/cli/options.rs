@@ -358,11 +358,14 @@ pub struct MachineOptions {
     #[arg(long, value_name = "N", default_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub cpus: u32,
-    /// Set kernel.perf_event_paranoid, which says what the guest's own perf_event_open may
-    /// measure: -1 (all) to 3
+    /// Set kernel.perf_event_NAME (may be repeated): paranoid (what the guest's own
+    /// perf_event_open may measure, -1 (all) to 3; 2 if not set), max_sample_rate (samples a second
+    /// of an event, measured in each tick of 4 ms; it stands still until the next if it takes more;
+    /// no limit if not set), max_stack (addresses of a callchain, 127), max_contexts_per_stack
+    /// (markers in it, 8)
     #[arg(long, value_name = "NAME=N", default_value = "kernel.perf_event_paranoid=2",
         value_parser = sysctl)]
-    pub sysctl: i32,
+    pub sysctl: Vec<Sysctl>,
     /// Stop the guest after N user instructions (suffixes k, M, G), with status 124
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_instructions: Option<u64>,
@@ -421,6 +424,19 @@ pub struct GuestsOptions {
     pub name: Option<String>,
 }
 
+/// A setting of the modelled kernel, below `kernel.perf_event_`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sysctl {
+    /// `paranoid`
+    Paranoid(i32),
+    /// `max_sample_rate`
+    MaxSampleRate(u64),
+    /// `max_stack`
+    MaxStack(u32),
+    /// `max_contexts_per_stack`
+    MaxContexts(u32),
+}
+
 /// How callchains are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallGraph {
@@ -458,6 +474,29 @@ impl Variable {
 }
 
 impl SamplingOptions {
+    /// Refuses what the kernel, as `machine` sets it, would refuse.
+    ///
+    /// # Errors
+    ///
+    /// In words: a frequency or a callchain beyond the kernel's limit.
+    pub fn check_limits(&self, machine: &MachineOptions) -> Result<(), String> {
+        for setting in &machine.sysctl {
+            match (*setting, self.freq, self.max_stack) {
+                (Sysctl::MaxSampleRate(rate), Some(freq), _) if freq > rate => {
+                    return Err(format!("-F: maximum frequency rate ({rate} Hz) exceeded"));
+                }
+                (Sysctl::MaxStack(limit), _, Some(wanted)) if u32::from(wanted) > limit => {
+                    return Err(format!(
+                        "--max-stack: {wanted} is above kernel.perf_event_max_stack={limit}; \
+                         the kernel says EOVERFLOW"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The events to open.
     ///
     /// # Errors

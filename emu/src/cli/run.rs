@@ -116,6 +116,10 @@ pub fn prepare(
                        use --format perf";
         return Err(Failure::new(status::FAILURE, message));
     }
+    options
+        .sampling
+        .check_limits(&options.machine)
+        .map_err(|e| Failure::new(status::FAILURE, e))?;
     let events =
         options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     let sampling = &options.sampling;

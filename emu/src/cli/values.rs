@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use crate::cli::options::{CallGraph, Variable};
+use crate::cli::options::{CallGraph, Sysctl, Variable};
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
 
@@ -191,18 +191,28 @@ pub fn variable(text: OsString) -> Result<Variable, String> {
     }
 }
 
-/// `kernel.perf_event_paranoid=N`: the value.
+/// `NAME=N` of a setting of the kernel.
 ///
 /// # Errors
 ///
-/// In words, for another setting or what is no number from -1 to 3.
-pub fn sysctl(text: &str) -> Result<i32, String> {
-    const NAME: &str = "kernel.perf_event_paranoid";
-    match text.split_once('=') {
-        Some((NAME, value)) => match value.parse() {
-            Ok(n) if (-1..=3).contains(&n) => Ok(n),
-            _ => Err(format!("{NAME}: use a number from -1 (all is allowed) to 3")),
-        },
-        _ => Err(format!("there is {NAME}=N")),
+/// In words, for another setting or a number that it cannot have.
+pub fn sysctl(text: &str) -> Result<Sysctl, String> {
+    const BEFORE: &str = "kernel.perf_event_";
+    let known = text.strip_prefix(BEFORE).and_then(|rest| rest.split_once('='));
+    let (name, value) = known.ok_or_else(|| {
+        format!(
+            "there is {BEFORE}paranoid=N, and so max_sample_rate, max_stack, max_contexts_per_stack"
+        )
+    })?;
+    let from = |least: i64, most: i64, words: &str| match value.parse::<i64>() {
+        Ok(n) if (least..=most).contains(&n) => Ok(n),
+        _ => Err(format!("{BEFORE}{name}: use a number from {least}{words} to {most}")),
+    };
+    match name {
+        "paranoid" => Ok(Sysctl::Paranoid(from(-1, 3, " (all is allowed)")? as i32)),
+        "max_sample_rate" => Ok(Sysctl::MaxSampleRate(from(1, i64::from(i32::MAX), "")? as u64)),
+        "max_stack" => Ok(Sysctl::MaxStack(from(0, 655_360, "")? as u32)),
+        "max_contexts_per_stack" => Ok(Sysctl::MaxContexts(from(0, 1000, "")? as u32)),
+        _ => Err(format!("no setting {name:?} is modelled below {BEFORE}")),
     }
 }

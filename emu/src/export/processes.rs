@@ -65,6 +65,7 @@ impl Processes {
             | Record::CallchainDeferred { .. }
             | Record::Switch { .. }
             | Record::Lost { .. }
+            | Record::Throttle { .. }
             | Record::LostSamples { .. } => {}
         }
     }

@@ -61,6 +61,7 @@ pub mod symbols;
 pub mod syscalls;
 pub mod task;
 pub mod task_work;
+pub mod throttle;
 pub mod timeline;
 pub mod timers;
 pub mod tracepoints;

@@ -149,7 +149,8 @@ impl State {
         let now = self.cpu.clock;
         let instance = self.instance_mut(slot);
         let period = instance.counter.take(now);
-        let instance = instance.clone();
+        self.account_interrupt(slot);
+        let instance = self.instance(slot).clone();
         let (mode, ip) = match &at {
             Interrupted::User(regs) => (CpuMode::User, regs.pc),
             Interrupted::Kernel { at, .. } => (CpuMode::Kernel, at.ip),
@@ -219,7 +220,7 @@ impl State {
     /// `get_perf_callchain`: kernel part, then user part. The cookie goes through the budget
     /// of context markers, as its marker does. A part that the event excludes has no marker.
     fn callchain(&self, event: &Event, at: &Interrupted, part: UserPart) -> Vec<u64> {
-        let mut chain = Chain::new(event.max_stack);
+        let mut chain = Chain::new(event.max_stack, self.config.callchains);
         let user = match at {
             Interrupted::User(regs) => *regs,
             Interrupted::Kernel { .. } if event.exclude_callchain_kernel => self.user_regs(),

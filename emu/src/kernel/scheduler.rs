@@ -184,6 +184,8 @@ impl State {
         self.cpu.since = now;
         self.cpu.accounted = now;
         self.task.events.sched_in(now, self.cpu.id);
+        self.unthrottle(false);
+        self.start_tick();
         self.start_slice();
         self.record_switch(false, false);
         self.reap();

@@ -26,6 +26,7 @@ use crate::kernel::{Point, aarch64, x86_64};
 use crate::loader::vdso::Vdso;
 use crate::mem::mm::MmId;
 use crate::mem::{Backing, Mm};
+use crate::perf::callchain::Limits;
 use crate::perf::context::Context;
 use crate::perf::opened::Opened;
 use crate::perf::record::{EventKind, Record, Time};
@@ -173,6 +174,10 @@ pub struct Cpu {
     pub slice: Option<crate::kernel::timers::TimerId>,
     /// The kernel's timers.
     pub timers: Timers,
+    /// The timer of the next tick, if one is wanted.
+    pub tick: Option<crate::kernel::timers::TimerId>,
+    /// Ticks so far (`perf_throttled_seq`).
+    pub ticks: u64,
     /// Performance events that are open on the CPU.
     pub events: Context,
     /// The PMU counts; false from its interrupt to the return from it.
@@ -206,6 +211,8 @@ impl Cpu {
             accounted: 0,
             slice: None,
             timers: Timers::default(),
+            tick: None,
+            ticks: 0,
             events: Context::default(),
             counting: true,
             since_branch: 0,
@@ -253,6 +260,10 @@ pub struct Config {
     pub aslr: Option<u64>,
     /// `sysctl kernel.perf_event_paranoid`
     pub perf_event_paranoid: i32,
+    /// What the callchains of the session and of guests may hold.
+    pub callchains: Limits,
+    /// `sysctl kernel.perf_event_max_sample_rate`; `None`: no event is throttled.
+    pub max_sample_rate: Option<u64>,
 }
 
 impl Default for Config {
@@ -268,6 +279,8 @@ impl Default for Config {
             cpus: 1,
             aslr: None,
             perf_event_paranoid: 2,
+            callchains: Limits::default(),
+            max_sample_rate: None,
         }
     }
 }

@@ -49,6 +49,29 @@ pub struct Switch {
     enabled: bool,
 }
 
+/// Samples of the present tick (`hw.interrupts`, `hw.interrupts_seq`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Interrupts {
+    /// Which tick.
+    tick: u64,
+    /// Samples since then.
+    count: u64,
+    /// It stands still until the next tick, or until its task is scheduled in
+    /// (`MAX_INTERRUPTS`).
+    pub throttled: bool,
+}
+
+impl Interrupts {
+    /// One more in tick number `tick`; whether that makes `most`, with which it is throttled.
+    pub const fn account(&mut self, tick: u64, most: u64) -> bool {
+        if self.tick != tick {
+            (self.tick, self.count) = (tick, 0);
+        }
+        self.count += 1;
+        self.count >= most
+    }
+}
+
 /// One event, open somewhere.
 #[derive(Clone, Debug)]
 pub struct Instance {
@@ -62,6 +85,8 @@ pub struct Instance {
     pub active: bool,
     /// The state of a guest's.
     pub switch: Switch,
+    /// How many samples it has taken lately.
+    pub interrupts: Interrupts,
     /// When the timer of a `cpu-clock` or `task-clock` fires; `Time::MAX` for other events.
     pub deadline: Time,
     /// What was left until then when the task was switched out.
@@ -107,6 +132,7 @@ impl Instance {
             counter,
             active: true,
             switch: Switch::default(),
+            interrupts: Interrupts::default(),
             deadline,
             left: 0,
         }
@@ -118,7 +144,8 @@ impl Instance {
         let left = counter.period;
         let output = Output::Ring(opened.clone());
         let (event, deadline) = (opened.event.clone(), Time::MAX);
-        Instance { event, output, counter, active: false, switch, deadline, left }
+        let interrupts = Interrupts::default();
+        Instance { event, output, counter, active: false, switch, interrupts, deadline, left }
     }
 
     /// The guest's event that it belongs to.
@@ -185,6 +212,46 @@ impl Instance {
         }
     }
 
+    /// It stands still (`perf_event_throttle`).
+    pub fn throttle(&mut self, now: Time) {
+        /// As `perf_swevent_start_hrtimer` goes on with a timer that was late.
+        const LEAST: Time = 10_000;
+        self.interrupts.throttled = true;
+        self.accrue(now);
+        self.set_active(false, now);
+        self.left = self.left.max(LEAST);
+    }
+
+    /// It goes on, the session's at once, a guest's when its context is settled.
+    pub fn unthrottle(&mut self, now: Time) {
+        self.interrupts = Interrupts::default();
+        if self.opened().is_none() {
+            self.set_active(true, now);
+        }
+    }
+
+    /// Whether this one is of the same group.
+    pub fn is_grouped_with(&self, other: &Instance) -> bool {
+        match (self.opened(), other.opened()) {
+            (Some(a), Some(b)) => Rc::ptr_eq(&a.group_leader(), &b.group_leader()),
+            (None, None) => self.index() == other.index(),
+            _ => false,
+        }
+    }
+
+    /// Whether it leads its group, as every event of the session does.
+    pub fn is_leader(&self) -> bool {
+        self.opened().is_none_or(|opened| Rc::ptr_eq(&opened.group_leader(), opened))
+    }
+
+    /// Which event of the session it is.
+    const fn index(&self) -> Option<usize> {
+        match &self.output {
+            Output::Session(index) => Some(*index),
+            Output::Ring(_) => None,
+        }
+    }
+
     /// That of a child: the parent's present period, begun anew.
     fn child(&self, stream_id: u64) -> Instance {
         let counter = self.counter.inherited();
@@ -202,6 +269,7 @@ impl Instance {
                 stream_id,
                 ..Switch::default()
             },
+            interrupts: Interrupts::default(),
             deadline: if timer { period } else { Time::MAX },
             left: period,
         }
@@ -278,7 +346,7 @@ impl Context {
             self.stale |= instance.switch.gone;
             instance.switch.enabled = instance.switch.on && led && !instance.switch.gone;
             let here = opened.target.cpu().is_none_or(|wanted| wanted == cpu);
-            let active = instance.switch.enabled && here;
+            let active = instance.switch.enabled && here && !instance.interrupts.throttled;
             instance.set_active(active, now);
             instance.switch.since = Some(now);
         }

@@ -130,6 +130,10 @@ impl Body {
             Record::Lost { pid, tid, event, lost, .. } => {
                 Some(Body::lost(id_of(*event), *lost, *pid, *tid))
             }
+            Record::Throttle { pid, tid, time, event, throttled, .. } => {
+                let id = id_of(*event);
+                Some(Body::throttle(*throttled, [*time, id, id], *pid, *tid))
+            }
             Record::LostSamples { lost, .. } => {
                 body(record::LOST_SAMPLES, 0, lost.to_le_bytes().to_vec(), 0, 0)
             }
@@ -154,6 +158,13 @@ impl Body {
     pub fn lost(id: u64, lost: u64, pid: u32, tid: u32) -> Body {
         let bytes = [id, lost].iter().flat_map(|x| x.to_le_bytes()).collect();
         Body { kind: record::LOST, misc: 0, bytes, pid, tid }
+    }
+
+    /// `PERF_RECORD_THROTTLE` or `PERF_RECORD_UNTHROTTLE` with time, id and stream id of the event.
+    pub fn throttle(throttled: bool, words: [u64; 3], pid: u32, tid: u32) -> Body {
+        let kind = if throttled { record::THROTTLE } else { record::UNTHROTTLE };
+        let bytes = words.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Body { kind, misc: 0, bytes, pid, tid }
     }
 
     /// Appends header, body and the trailer of `sample_type`, 0 for none.

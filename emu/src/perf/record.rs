@@ -325,6 +325,21 @@ pub enum Record {
         /// How many.
         lost: u64,
     },
+    /// `PERF_RECORD_THROTTLE` or `PERF_RECORD_UNTHROTTLE`: an event stands still, or goes on.
+    Throttle {
+        /// Process id of who ran.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// When.
+        time: Time,
+        /// Emulated CPU.
+        cpu: u32,
+        /// Index into [`Session::events`].
+        event: usize,
+        /// It stands still.
+        throttled: bool,
+    },
     /// `PERF_RECORD_LOST_SAMPLES`: what the tool writes at the end, one for each event with losses.
     LostSamples {
         /// When; the record itself says 0.
@@ -490,6 +505,7 @@ impl Record {
             | Record::Exit { time, .. }
             | Record::Switch { time, .. }
             | Record::Lost { time, .. }
+            | Record::Throttle { time, .. }
             | Record::LostSamples { time, .. }
             | Record::CallchainDeferred { time, .. } => *time,
             Record::Sample(sample) => sample.time,
@@ -505,6 +521,7 @@ impl Record {
             | Record::Exit { cpu, .. }
             | Record::Switch { cpu, .. }
             | Record::Lost { cpu, .. }
+            | Record::Throttle { cpu, .. }
             | Record::CallchainDeferred { cpu, .. } => *cpu,
             Record::LostSamples { .. } => 0,
             Record::Sample(sample) => sample.cpu,
@@ -514,7 +531,9 @@ impl Record {
     /// Index into [`Session::events`] of the event that it belongs to.
     pub const fn event(&self) -> usize {
         match self {
-            Record::Lost { event, .. } | Record::LostSamples { event, .. } => *event,
+            Record::Lost { event, .. }
+            | Record::LostSamples { event, .. }
+            | Record::Throttle { event, .. } => *event,
             Record::Sample(sample) => sample.event,
             _ => 0,
         }

@@ -44,7 +44,10 @@ fn wants(event: &Opened, record: &Record) -> bool {
         Record::Switch { .. } => event.attr.has(flag::CONTEXT_SWITCH),
         Record::CallchainDeferred { .. } => event.attr.has(flag::DEFER_OUTPUT),
         // Of the session's rings.
-        Record::Sample(_) | Record::Lost { .. } | Record::LostSamples { .. } => false,
+        Record::Sample(_)
+        | Record::Lost { .. }
+        | Record::LostSamples { .. }
+        | Record::Throttle { .. } => false,
     }
 }
 
@@ -133,6 +136,14 @@ impl State {
             (listed && wanted(opened)).then(|| (opened.clone(), i.switch.stream_id))
         };
         self.instances().filter_map(|(_, _, instance)| receives(instance)).collect()
+    }
+
+    /// `PERF_RECORD_THROTTLE` or `PERF_RECORD_UNTHROTTLE` of an event that a guest opened.
+    pub fn throttle_in_ring(&mut self, event: &Rc<Opened>, stream_id: u64, throttled: bool) {
+        let id = self.own_id(event, stream_id);
+        let words = [id.time, id.id, id.stream_id];
+        let body = Body::throttle(throttled, words, self.task.pid, self.task.tid);
+        self.write_body(event, &body, stream_id);
     }
 
     fn write_body(&mut self, event: &Rc<Opened>, body: &Body, stream_id: u64) {

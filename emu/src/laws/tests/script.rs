@@ -11,6 +11,7 @@ use crate::laws::hazard::Hazard;
 use crate::laws::law::Mode;
 use crate::laws::moment::{Capture, CpuView, Machine, Now, TaskView, UserRegs, What};
 use crate::laws::watch::Laws;
+use crate::perf::callchain::Limits;
 use crate::perf::record::{CpuMode, Event, EventKind, Rate, Record, Sample, UserStack};
 
 /// A machine that a test moves by hand, with the monitor of one law.
@@ -47,6 +48,7 @@ impl Script {
             mode,
             cpus: 1,
             clock: Clock { granularity: 100, start: 0 },
+            callchains: Limits::default(),
         };
         let event = Event {
             kind: EventKind::Cycles,
