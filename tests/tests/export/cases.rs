@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use arch::Arch;
 use emu::perf::record::{
-    CpuMode, Event, EventKind, FileId, KernelSymbol, Rate, Raw, Record, Sample, Session, context,
+    CpuMode, Event, EventKind, FileId, KernelSymbol, Rate, Raw, Record, Sample, Session, UserStack,
+    context,
 };
 
 use crate::elf;
@@ -67,6 +68,7 @@ pub fn event(kind: EventKind, name: &str) -> Event {
         exclude_callchain_user: false,
         exclude_callchain_kernel: false,
         defer: false,
+        user_stack: UserStack::FramePointer,
         max_stack: 0,
     }
 }
@@ -133,6 +135,7 @@ fn user(arch: Arch, event: usize, tid: u32, time: u64) -> Sample {
         period: 1000,
         callchain,
         user_lr: (arch == Arch::Aarch64).then_some(USER_FRAMES[1].0),
+        dump: None,
         raw: None,
     }
 }
