@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -459,4 +459,44 @@ fn callchains_have_the_budgets_of_the_settings() {
         assert!([2, 125].contains(&done.status), "{words:?}: {}", done.stderr);
         assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
     }
+}
+
+/// With two counters for three events two of them count in each tick, in turn.
+#[test]
+fn events_take_turns_on_few_counters() {
+    const TICK: u64 = 4_000_000;
+    /// The tick's interrupt comes a little later.
+    const LATE: u64 = 20_000;
+    let dir = scratch("records-multiplex");
+    let events = "cycles:u,instructions:u,branches:u";
+    let samples = |words: &[&str]| {
+        let all = [words, &["-e", events, "-c", "2003", "demo"]].concat();
+        let bytes = fs::read(record(&dir, &all)).unwrap();
+        let file = PerfFile::read(&bytes).unwrap();
+        let found = file.records().map(Result::unwrap).filter_map(|r| match r.body {
+            Body::Sample(s) => Some((s.time.unwrap(), r.event)),
+            _ => None,
+        });
+        found.collect::<Vec<(u64, usize)>>()
+    };
+    for arch in Arch::ALL {
+        let own = samples(&["--arch", arch.name(), "--pmu-counters", "3"]);
+        let all = samples(&["--arch", arch.name()]);
+        assert_eq!(own.len(), all.len(), "{arch}: a counter each");
+        let shared = samples(&["--arch", arch.name(), "--pmu-counters", "2"]);
+        let mut ticks = BTreeMap::<u64, BTreeSet<usize>>::new();
+        for (time, event) in shared.iter().filter(|(time, _)| time % TICK > LATE) {
+            ticks.entry(time / TICK).or_default().insert(*event);
+        }
+        assert!(ticks.len() > 5, "{arch}: {ticks:?}");
+        let whole: Vec<&BTreeSet<usize>> = ticks.values().take(ticks.len() - 1).collect();
+        assert!(whole.iter().all(|events| events.len() == 2), "{arch}: {ticks:?}");
+        assert!(whole.windows(2).all(|w| w[0] != w[1]), "{arch}: {ticks:?}");
+        let share = shared.len() as f64 / all.len() as f64;
+        assert!((0.55..0.8).contains(&share), "{arch}: {share}");
+    }
+    let done = finish(&mut emu(&["run", "-e", events, "--pmu-counters", "1", "-o", "-", "demo"]));
+    assert_eq!(done.stderr.matches(" % of its time: ").count(), 3, "{}", done.stderr);
+    let done = finish(&mut emu(&["run", "-e", events, "-o", "-", "demo"]));
+    assert_eq!(done.stderr.matches(" % of its time: ").count(), 0, "{}", done.stderr);
 }

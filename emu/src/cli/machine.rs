@@ -81,6 +81,7 @@ pub fn start(
         max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
         cpus: machine.cpus,
         aslr: machine.aslr,
+        pmu_counters: machine.pmu_counters,
         ..Config::default()
     };
     for setting in &machine.sysctl {

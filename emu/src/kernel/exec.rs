@@ -197,6 +197,7 @@ pub fn exec_on(
     state.open_cpu_events();
     state.core.set_regs(&loaded.regs);
     announce(&mut state);
+    state.assign_counters();
     state.start_tick();
     Ok(state)
 }

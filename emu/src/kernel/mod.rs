@@ -45,6 +45,7 @@ pub mod irq_work;
 pub mod kstack;
 pub mod lock;
 pub mod machine;
+pub mod multiplex;
 pub mod observer;
 pub mod paths;
 pub mod perf_event;

@@ -185,6 +185,7 @@ impl State {
         self.cpu.accounted = now;
         self.task.events.sched_in(now, self.cpu.id);
         self.unthrottle(false);
+        self.assign_counters();
         self.start_tick();
         self.start_slice();
         self.record_switch(false, false);

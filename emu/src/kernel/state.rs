@@ -264,6 +264,8 @@ pub struct Config {
     pub callchains: Limits,
     /// `sysctl kernel.perf_event_max_sample_rate`; `None`: no event is throttled.
     pub max_sample_rate: Option<u64>,
+    /// Counters of the PMU; `None`: as many as there are events.
+    pub pmu_counters: Option<u32>,
 }
 
 impl Default for Config {
@@ -281,6 +283,7 @@ impl Default for Config {
             perf_event_paranoid: 2,
             callchains: Limits::default(),
             max_sample_rate: None,
+            pmu_counters: None,
         }
     }
 }

@@ -5,8 +5,8 @@
 //!  tick, or the task is scheduled in ─► UNTHROTTLE, the group goes on
 //! ```
 //!
-//! A tick comes every 4 ms (`HZ` = 250) on a CPU that is not idle, if there is a limit. Without
-//! one there are neither: samples then come exactly at their period.
+//! A tick comes every 4 ms (`HZ` = 250) on a CPU that is not idle, if there is a limit or too few
+//! counters. Else there is none: samples then come exactly at their period.
 
 use crate::kernel::State;
 use crate::kernel::timers::Timer;
@@ -20,7 +20,7 @@ const TICKS: u64 = HZ / TICK;
 impl State {
     /// The tick of the CPU that runs a task, if anything depends on it.
     pub fn start_tick(&mut self) {
-        let wanted = self.config.max_sample_rate.is_some();
+        let wanted = self.config.max_sample_rate.is_some() || self.config.pmu_counters.is_some();
         if wanted && self.cpu.tick.is_none() && !self.task.is_idle() {
             let at = (self.cpu.clock / TICK + 1) * TICK;
             self.cpu.tick = Some(self.cpu.timers.start(at, Timer::Tick));
@@ -33,6 +33,7 @@ impl State {
         self.cpu.ticks += 1;
         self.unthrottle(true);
         self.unthrottle(false);
+        self.rotate_counters();
         self.start_tick();
     }
 

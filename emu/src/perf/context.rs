@@ -85,6 +85,8 @@ pub struct Instance {
     pub active: bool,
     /// The state of a guest's.
     pub switch: Switch,
+    /// It has a counter of the PMU; always true of a guest's, and where there are enough.
+    pub scheduled: bool,
     /// How many samples it has taken lately.
     pub interrupts: Interrupts,
     /// When the timer of a `cpu-clock` or `task-clock` fires; `Time::MAX` for other events.
@@ -100,6 +102,8 @@ pub struct Context {
     pub instances: Vec<Instance>,
     /// Some of them are gone.
     stale: bool,
+    /// How far those that need a counter are rotated.
+    pub rotation: usize,
 }
 
 /// Which instance of those that are active: the task's come before the CPU's.
@@ -131,7 +135,8 @@ impl Instance {
             output: Output::Session(index),
             counter,
             active: true,
-            switch: Switch::default(),
+            switch: Switch { enabled: true, since: Some(now), ..Switch::default() },
+            scheduled: true,
             interrupts: Interrupts::default(),
             deadline,
             left: 0,
@@ -145,7 +150,17 @@ impl Instance {
         let output = Output::Ring(opened.clone());
         let (event, deadline) = (opened.event.clone(), Time::MAX);
         let interrupts = Interrupts::default();
-        Instance { event, output, counter, active: false, switch, interrupts, deadline, left }
+        Instance {
+            event,
+            output,
+            counter,
+            active: false,
+            switch,
+            scheduled: true,
+            interrupts,
+            deadline,
+            left,
+        }
     }
 
     /// The guest's event that it belongs to.
@@ -226,8 +241,23 @@ impl Instance {
     pub fn unthrottle(&mut self, now: Time) {
         self.interrupts = Interrupts::default();
         if self.opened().is_none() {
-            self.set_active(true, now);
+            self.accrue(now);
+            self.set_active(self.scheduled, now);
         }
+    }
+
+    /// An event of the session gets a counter, or has to wait for one.
+    pub fn schedule(&mut self, scheduled: bool, now: Time) {
+        if self.scheduled != scheduled {
+            self.accrue(now);
+            self.scheduled = scheduled;
+            self.set_active(scheduled && !self.interrupts.throttled, now);
+        }
+    }
+
+    /// Whether it is the session's and needs a counter.
+    pub fn needs_counter(&self) -> bool {
+        self.opened().is_none() && self.event.kind.is_hardware()
     }
 
     /// Whether this one is of the same group.
@@ -267,8 +297,10 @@ impl Instance {
                 on: self.switch.on,
                 on_exec: self.switch.on_exec,
                 stream_id,
+                enabled: of_session,
                 ..Switch::default()
             },
+            scheduled: true,
             interrupts: Interrupts::default(),
             deadline: if timer { period } else { Time::MAX },
             left: period,
@@ -284,7 +316,7 @@ impl Context {
     /// Opens all of `events` at `now`.
     pub fn open(events: &[Event], now: Time) -> Context {
         let instances = events.iter().enumerate().map(|(i, e)| Instance::new(i, e, now)).collect();
-        Context { instances, stale: false }
+        Context { instances, stale: false, rotation: 0 }
     }
 
     /// What a child of the task gets (`inherit_event`), of the guest's events those for which
@@ -303,7 +335,7 @@ impl Context {
             Output::Ring(_) => i.child(next_id()),
         };
         let instances = self.instances.iter().filter(inherits).map(child).collect();
-        Context { instances, stale: false }
+        Context { instances, stale: false, rotation: 0 }
     }
 
     /// The task leaves its CPU at `now`: its timers stand still, and the guest's events count
@@ -314,7 +346,11 @@ impl Context {
                 instance.accrue(now);
                 instance.set_active(false, now);
                 instance.switch.since = None;
-            } else if instance.deadline != Time::MAX {
+                continue;
+            }
+            instance.accrue(now);
+            instance.switch.since = None;
+            if instance.deadline != Time::MAX {
                 instance.left = instance.deadline.saturating_sub(now);
             }
         }
@@ -323,9 +359,8 @@ impl Context {
     /// The task runs again, from `now` on, on this CPU.
     pub fn sched_in(&mut self, now: Time, cpu: u32) {
         for instance in &mut self.instances {
-            if instance.opened().is_some() {
-                instance.switch.since = Some(now);
-            } else if instance.deadline != Time::MAX {
+            instance.switch.since = Some(now);
+            if instance.opened().is_none() && instance.deadline != Time::MAX {
                 instance.deadline = now.saturating_add(instance.left);
             }
         }
@@ -363,6 +398,20 @@ impl Context {
     pub fn compact_at_rest(&mut self) {
         self.stale = true;
         self.compact();
+    }
+
+    /// Gives counters of the PMU, of which `free` are left, to the session's events, in their
+    /// present order; returns how many are left, and whether an event got none.
+    pub fn assign(&mut self, mut free: usize, now: Time) -> (usize, bool) {
+        let wanting = |i: &&mut Instance| i.needs_counter();
+        let count = self.instances.iter_mut().filter(wanting).count();
+        let first = self.rotation % count.max(1);
+        let fits = free.min(count);
+        free -= fits;
+        for (place, instance) in self.instances.iter_mut().filter(wanting).enumerate() {
+            instance.schedule((place + count - first) % count < fits, now);
+        }
+        (free, fits < count)
     }
 
     /// When the next timer fires.

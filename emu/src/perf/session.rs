@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::perf::opened::Opened;
+use crate::perf::opened::{Opened, Totals};
 use crate::perf::pmu::Counter;
 use crate::perf::reader::{Rings, Settings};
 use crate::perf::record::{EventKind, Record, Session, Time};
@@ -20,6 +20,8 @@ pub struct Perf {
     pub rings: Option<Rings>,
     /// For each event of the session: what the contexts that are closed have counted.
     pub totals: Vec<Counter>,
+    /// The same: for how long they were open, and counted.
+    pub times: Vec<Totals>,
     /// Records not yet handed to the exporter. Those of one CPU are in time order.
     pub records: Vec<Record>,
     /// Events that guests opened and can still reach.
@@ -34,8 +36,9 @@ impl Perf {
         let totals: Vec<Counter> = session.events.iter().map(Counter::new).collect();
         let last_id = totals.len() as u64;
         let encoder = Encoder::new(Attr::all(&session));
+        let times = vec![Totals::default(); totals.len()];
         let (rings, records, opened) = (None, Vec::new(), Vec::new());
-        Perf { session, encoder, rings, totals, records, opened, last_id }
+        Perf { session, encoder, rings, totals, times, records, opened, last_id }
     }
 
     /// The session's records are read slowly from now on.
