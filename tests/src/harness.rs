@@ -18,7 +18,7 @@ use emu::laws::report::Counts;
 use emu::laws::{Handle, Settings};
 use emu::perf::event::{self, Defaults};
 use emu::perf::pmu::Counter;
-use emu::perf::record::{EventKind, Rate, Record, Sample, Session};
+use emu::perf::record::{EventKind, Rate, Record, Sample, Session, UserStack};
 
 use crate::{catalogue, laws};
 
@@ -46,6 +46,7 @@ pub struct Harness {
     exclude_callchain_user: bool,
     exclude_callchain_kernel: bool,
     defer: bool,
+    user_stack: UserStack,
     design: &'static str,
     sframe: bool,
     max_stack: u16,
@@ -101,6 +102,7 @@ impl Harness {
             exclude_callchain_user: false,
             exclude_callchain_kernel: false,
             defer: false,
+            user_stack: UserStack::default(),
             design: "mask",
             sframe: false,
             max_stack: 0,
@@ -148,6 +150,13 @@ impl Harness {
     /// `--call-graph sframe,defer`
     pub fn sframe(mut self) -> Harness {
         (self.defer, self.sframe) = (true, true);
+        self
+    }
+
+    /// `--call-graph dwarf` or `sframe`
+    pub fn user_stack(mut self, how: UserStack) -> Harness {
+        self.user_stack = how;
+        self.sframe = how == UserStack::Sframe;
         self
     }
 
@@ -314,6 +323,7 @@ impl Harness {
             exclude_callchain_user: self.exclude_callchain_user,
             exclude_callchain_kernel: self.exclude_callchain_kernel,
             defer: self.defer,
+            user_stack: self.user_stack,
             max_stack: self.max_stack,
         };
         let events = event::parse(&self.events, defaults).unwrap_or_else(|e| panic!("{what}: {e}"));

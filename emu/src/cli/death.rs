@@ -14,7 +14,7 @@ use crate::cli::place::{Names, Place, base_name};
 use crate::export::Images;
 use crate::kernel::State;
 use crate::mem::{Backing, PAGE};
-use crate::perf::callchain::{Chain, walk_user};
+use crate::perf::callchain::{Chain, Limits, walk_user};
 use crate::perf::record::context;
 use crate::symbols::LookupAddress;
 
@@ -325,7 +325,7 @@ fn is_code(state: &State, addr: u64) -> bool {
 
 /// The user stack from `pc` outwards, and whether it ended in a frame that is none.
 fn stack(state: &State, regs: &Regs, pc: u64) -> (Vec<LookupAddress>, bool) {
-    let mut chain = Chain::new(MAX_FRAMES);
+    let mut chain = Chain::new(MAX_FRAMES, Limits::default());
     walk_user(&mut chain, regs, &mut state.present());
     let mut callers: Vec<u64> =
         chain.into_words().into_iter().filter(|a| *a < context::MAX).skip(1).collect();

@@ -10,7 +10,7 @@ use arch::Arch;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::cli::options::{MachineOptions, WorldOptions};
+use crate::cli::options::{MachineOptions, Sysctl, WorldOptions};
 use crate::cli::output::{Failure, status};
 use crate::cli::world::{self, World};
 use crate::export::ExportError;
@@ -72,7 +72,7 @@ pub fn start(
     scope: Scope,
     cmdline: &[OsString],
 ) -> Result<State, Failure> {
-    let config = Config {
+    let mut config = Config {
         pmu_irq,
         strict: machine.strict,
         strace: machine.strace,
@@ -81,8 +81,17 @@ pub fn start(
         max_instructions: machine.max_instructions.unwrap_or(u64::MAX),
         cpus: machine.cpus,
         aslr: machine.aslr,
-        perf_event_paranoid: machine.sysctl,
+        pmu_counters: machine.pmu_counters,
+        ..Config::default()
     };
+    for setting in &machine.sysctl {
+        match *setting {
+            Sysctl::Paranoid(level) => config.perf_event_paranoid = level,
+            Sysctl::MaxSampleRate(rate) => config.max_sample_rate = Some(rate),
+            Sysctl::MaxStack(addresses) => config.callchains.max_stack = addresses,
+            Sysctl::MaxContexts(markers) => config.callchains.max_contexts = markers,
+        }
+    }
     let session = |arch| Session {
         arch,
         events,

@@ -17,13 +17,13 @@ use crate::cli::replay::ReplayOptions;
 use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
 use crate::cli::values::{
-    address, call_graph, frequency, pmu_irq, positive, seed, sysctl, variable, vdso,
+    address, call_graph, frequency, mmap_pages, pmu_irq, positive, seed, sysctl, variable, vdso,
 };
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
 use crate::perf::event::{self, Defaults, EventError};
-use crate::perf::record::{Event, Rate};
+use crate::perf::record::{Event, Rate, UserStack};
 
 /// Runs static Linux programs for x86_64 and aarch64 on an emulated CPU under a modelled
 /// kernel, and samples them as `perf record` does.
@@ -251,10 +251,12 @@ pub struct SamplingOptions {
     /// Record callchains by frame pointer (the default)
     #[arg(short = 'g', conflicts_with = "no_call_graph")]
     pub callchain: bool,
-    /// How to record callchains: fp (by frame pointer, at the sample); fp,defer (the user part
-    /// on the way back to user mode, as Linux 7.3 does on x86_64); sframe,defer (there, by the
-    /// program's SFrame section first, as proposed for both architectures)
-    #[arg(long, value_name = "fp|fp,defer|sframe,defer", value_parser = call_graph,
+    /// How to record callchains: fp (by frame pointer, at the sample); dwarf or dwarf,SIZE (SIZE
+    /// bytes of the user stack and the registers in each sample, for perf to unwind; 8192 if not
+    /// given, at most 65528); sframe (at the sample, by the program's SFrame section first); fp,defer (the
+    /// user part on the way back to user mode, as Linux 7.3 does on x86_64); sframe,defer (there,
+    /// by the SFrame section first, as proposed for both architectures)
+    #[arg(long, value_name = "HOW", value_parser = call_graph,
         conflicts_with = "no_call_graph")]
     pub call_graph: Option<CallGraph>,
     /// Open the events on all CPUs, not on the guest's tasks
@@ -289,6 +291,14 @@ pub struct SamplingOptions {
     /// How a counter interrupts: nmi (anywhere) or irq (not where interrupts are off)
     #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
     pub pmu_irq: PmuIrq,
+    /// Read the records slowly: N bytes a millisecond of virtual time (suffixes k, M, G). What
+    /// finds no room in its CPU's ring is lost, and said to be [default: as fast as they come]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub reader_rate: Option<u64>,
+    /// Pages of each ring, for --reader-rate, or their size (suffixes B, K, M, G), rounded up to a
+    /// power of two
+    #[arg(short = 'm', long, value_name = "N", default_value = "128", value_parser = mmap_pages)]
+    pub mmap_pages: u32,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
     /// user stacks it gets right (undecided: between two stacks, or among more than 1,048,576
     /// live frames, of which the middle ones are not kept); the true stacks go into FILE.truth
@@ -349,11 +359,18 @@ pub struct MachineOptions {
     #[arg(long, value_name = "N", default_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub cpus: u32,
-    /// Set kernel.perf_event_paranoid, which says what the guest's own perf_event_open may
-    /// measure: -1 (all) to 3
+    /// Set kernel.perf_event_NAME (may be repeated): paranoid (what the guest's own
+    /// perf_event_open may measure, -1 (all) to 3; 2 if not set), max_sample_rate (samples a second
+    /// of an event, measured in each tick of 4 ms; it stands still until the next if it takes more;
+    /// no limit if not set), max_stack (addresses of a callchain, 127), max_contexts_per_stack
+    /// (markers in it, 8)
     #[arg(long, value_name = "NAME=N", default_value = "kernel.perf_event_paranoid=2",
         value_parser = sysctl)]
-    pub sysctl: i32,
+    pub sysctl: Vec<Sysctl>,
+    /// Counters of the PMU, for the hardware events of -e: if there are more of those, they take
+    /// turns of 4 ms [default: one each]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub pmu_counters: Option<u32>,
     /// Stop the guest after N user instructions (suffixes k, M, G), with status 124
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_instructions: Option<u64>,
@@ -413,11 +430,28 @@ pub struct GuestsOptions {
     pub name: Option<String>,
 }
 
+/// A setting of the modelled kernel, below `kernel.perf_event_`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sysctl {
+    /// `paranoid`
+    Paranoid(i32),
+    /// `max_sample_rate`
+    MaxSampleRate(u64),
+    /// `max_stack`
+    MaxStack(u32),
+    /// `max_contexts_per_stack`
+    MaxContexts(u32),
+}
+
 /// How callchains are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallGraph {
     /// By frame pointer, in the kernel, when the sample is taken.
     Fp,
+    /// Kernel part as ever; of the user stack so many bytes are copied.
+    Dwarf(u16),
+    /// The user part by SFrame, then frame pointer, when the sample is taken.
+    Sframe,
     /// The user part by SFrame, then frame pointer, on the way back to user mode.
     DeferredSframe,
     /// The user part by frame pointer on the way back to user mode.
@@ -446,6 +480,29 @@ impl Variable {
 }
 
 impl SamplingOptions {
+    /// Refuses what the kernel, as `machine` sets it, would refuse.
+    ///
+    /// # Errors
+    ///
+    /// In words: a frequency or a callchain beyond the kernel's limit.
+    pub fn check_limits(&self, machine: &MachineOptions) -> Result<(), String> {
+        for setting in &machine.sysctl {
+            match (*setting, self.freq, self.max_stack) {
+                (Sysctl::MaxSampleRate(rate), Some(freq), _) if freq > rate => {
+                    return Err(format!("-F: maximum frequency rate ({rate} Hz) exceeded"));
+                }
+                (Sysctl::MaxStack(limit), _, Some(wanted)) if u32::from(wanted) > limit => {
+                    return Err(format!(
+                        "--max-stack: {wanted} is above kernel.perf_event_max_stack={limit}; \
+                         the kernel says EOVERFLOW"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The events to open.
     ///
     /// # Errors
@@ -464,6 +521,11 @@ impl SamplingOptions {
             exclude_callchain_user: self.kernel_callchains,
             exclude_callchain_kernel: self.user_callchains,
             defer: matches!(self.call_graph, Some(CallGraph::Deferred | CallGraph::DeferredSframe)),
+            user_stack: match self.call_graph {
+                Some(CallGraph::Dwarf(size)) => UserStack::Dump(size),
+                Some(CallGraph::Sframe) => UserStack::Sframe,
+                _ => UserStack::FramePointer,
+            },
             max_stack: self.max_stack.unwrap_or(0),
         };
         let mut events = Vec::new();

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::*;
 use crate::cli::values::number;
+use crate::perf::reader;
 use crate::perf::record::EventKind;
 use clap::CommandFactory;
 
@@ -90,9 +91,19 @@ fn call_graphs() {
     let events = o.sampling.events().unwrap();
     assert!(events[0].callchain && events[0].max_stack == 1024);
     assert!(run(&["--call-graph=fp,defer"]).sampling.events().unwrap()[0].defer);
-    for mode in ["dwarf", "sframe", "lbr"] {
-        assert!(error(&["--call-graph", mode]).contains("cannot do this yet"), "{mode}");
+    let user_stack = |how| run(&["--call-graph", how]).sampling.events().unwrap()[0].user_stack;
+    assert_eq!(user_stack("dwarf"), UserStack::Dump(8192));
+    assert_eq!(user_stack("dwarf,4095"), UserStack::Dump(4096));
+    assert_eq!(user_stack("dwarf,0xfff8"), UserStack::Dump(65_528));
+    assert_eq!(user_stack("sframe"), UserStack::Sframe);
+    assert!(run(&["--call-graph=dwarf"]).sampling.events().unwrap()[0].exclude_callchain_user);
+    for size in ["0", "65529", "-8", "x", ""] {
+        let said = error(&["--call-graph", &format!("dwarf,{size}")]);
+        assert!(said.contains("incorrect stack dump size (max 65528)"), "{said}");
     }
+    assert!(error(&["--call-graph", "lbr"]).contains("cannot do this yet"));
+    assert!(error(&["--call-graph", "lbr,1"]).contains("no more arguments"));
+    assert!(error(&["--call-graph", "sframe,8"]).contains("does not belong there"));
     assert!(error(&["--call-graph", "no"]).contains("use fp, fp,defer"));
     assert!(error(&["--call-graph", "dwarf,defer"]).contains("only fp and sframe"));
     assert!(error(&["--call-graph", "defer"]).contains("use fp,defer"));
@@ -106,6 +117,22 @@ fn call_graphs() {
     assert!(error(&both).contains("cannot be used with"));
     assert!(error(&["--max-stack", "1025"]).contains("1..=1024"));
     assert!(error(&["--max-stack", "0"]).contains("1..=1024"));
+}
+
+#[test]
+fn rings_have_pages() {
+    for (text, pages) in
+        [("1", 1), ("3", 4), ("512K", 128), ("1B", 1), ("5000B", 2), ("1G", 1 << 18)]
+    {
+        assert_eq!(run(&["-m", text]).sampling.mmap_pages, pages, "{text}");
+    }
+    for text in ["0", "0K", "-1", "+1", "x", "2G", "262145", "K", "18446744073709551615G"] {
+        let said = error(&[&format!("--mmap-pages={text}")]);
+        assert!(said.contains("number of pages up to 262144"), "{text}: {said}");
+    }
+    assert_eq!(run(&[]).sampling.mmap_pages, reader::DEFAULT_PAGES);
+    assert_eq!(run(&["--reader-rate", "2k"]).sampling.reader_rate, Some(2000));
+    assert!(error(&["--reader-rate", "0"]).contains("from 1 on"));
 }
 
 #[test]

@@ -29,6 +29,7 @@ use crate::kernel::task::Ending;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::{Kernel, State};
 use crate::perf::event;
+use crate::perf::reader::Settings;
 use crate::perf::record::Record;
 use crate::recording::profile::ProfileDigest;
 
@@ -109,6 +110,16 @@ pub fn prepare(
     world: &World,
     cmdline: &[OsString],
 ) -> Result<State, Failure> {
+    let text = options.output.format != Format::PerfData;
+    if let (Some(CallGraph::Dwarf(_)), true) = (options.sampling.call_graph, text) {
+        let message = "--call-graph dwarf: the samples hold stacks that perf is to unwind; \
+                       use --format perf";
+        return Err(Failure::new(status::FAILURE, message));
+    }
+    options
+        .sampling
+        .check_limits(&options.machine)
+        .map_err(|e| Failure::new(status::FAILURE, e))?;
     let events =
         options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     let sampling = &options.sampling;
@@ -121,7 +132,10 @@ pub fn prepare(
     if let Some(design) = deferred::by_name(&sampling.deferred) {
         state.unwind = Unwind::new(design);
     }
-    if sampling.call_graph == Some(CallGraph::DeferredSframe) {
+    if let Some(rate) = sampling.reader_rate {
+        state.perf.read_slowly(Settings { rate, pages: sampling.mmap_pages });
+    }
+    if matches!(sampling.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe)) {
         state.use_sframe();
     }
     Ok(state)
@@ -134,6 +148,11 @@ pub fn prepare(
 /// [`Failure`] if the run could not begin, or ended because of us.
 pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     let Job { options, world, destination, .. } = &job;
+    if options.laws && options.sampling.reader_rate.is_some() {
+        let message = "--laws: records that are lost break laws that do not know of it; \
+                       leave out --reader-rate";
+        return Err(Failure::new(status::FAILURE, message));
+    }
     let mut state = prepare(options, world, job.cmdline)?;
     let format = options.output.format;
     let output = destination.open(format)?;

@@ -52,6 +52,8 @@ pub struct EventLine {
     pub samples: u64,
     /// Events counted.
     pub counted: u64,
+    /// Nanoseconds for which it was open, and for which it had a counter.
+    pub times: (Time, Time),
 }
 
 /// The profile that was written.
@@ -71,11 +73,12 @@ impl Summary {
     /// Collects what `state` knows.
     pub fn new(state: &State, name: &str, ending: String, profile: Option<Profile>) -> Summary {
         let events = state.perf.session.events.iter().zip(&state.perf.totals);
-        let events = events.map(|(event, counter)| EventLine {
+        let events = events.zip(&state.perf.times).map(|((event, counter), times)| EventLine {
             name: event.name.clone(),
             rate: event.rate,
             samples: counter.samples,
             counted: counter.total,
+            times: (times.enabled, times.running),
         });
         Summary {
             name: name.to_owned(),
@@ -141,6 +144,14 @@ impl Summary {
         let _ = writeln!(text, "{}", style.dim(&line(head)));
         for c in &cells {
             let _ = writeln!(text, "{}", line([&c[0], &c[1], &c[2], &c[3]]));
+        }
+        for event in self.events.iter().filter(|e| e.times.1 < e.times.0) {
+            let (enabled, running) = event.times;
+            let share = running as f64 * 100.0 / enabled as f64;
+            let (enabled, running) = (duration(enabled), duration(running));
+            let name = &event.name;
+            let _ =
+                writeln!(text, "  {name} counted {share:.1} % of its time: {running} of {enabled}");
         }
     }
 
@@ -295,8 +306,8 @@ pub fn perf_command(file: &Path, root: Option<&Path>) -> String {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session, start};
     use crate::perf::record::{EventKind, Record};
+    use crate::perf::testing::{event, sample, session, start};
 
     fn summary(events: &[&str]) -> (Summary, Tally) {
         let list = events.iter().map(|n| event(EventKind::Cycles, n)).collect();
@@ -310,6 +321,7 @@ mod tests {
             rate: Rate::Period(1000),
             samples: 1,
             counted: 1999,
+            times: (4000, 3000),
         };
         let summary = Summary {
             name: "guest".to_owned(),
@@ -338,6 +350,7 @@ mod tests {
             "  virtual time     1.235 ms",
             "  event   rate         samples  counted",
             "  cycles  every 1,000        1    1,999",
+            "  cycles counted 75.0 % of its time: 3.000 µs of 4.000 µs",
             "    self  samples      function   file",
             "  100.0%        1  [.] [unknown]  guest",
             "Profile in p.data (1 sample, 2.0 KiB).",

@@ -144,8 +144,8 @@ impl Tally {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session, start};
     use crate::perf::record::EventKind;
+    use crate::perf::testing::{event, sample, session, start};
     use arch::Arch;
 
     fn tally() -> Tally {
@@ -183,7 +183,7 @@ mod tests {
         let mut t = tally();
         t.record(&Record::Sample(sample(0, 2)));
         let comm = "next".to_owned();
-        t.record(&Record::Comm { pid: 100, tid: 100, time: 3, comm, exec: true });
+        t.record(&Record::Comm { pid: 100, tid: 100, time: 3, cpu: 0, comm, exec: true });
         t.record(&Record::Sample(sample(0, 4)));
         let (rows, _) = t.top(0, 10);
         assert_eq!(rows.len(), 2);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use crate::cli::options::{CallGraph, Variable};
+use crate::cli::options::{CallGraph, Sysctl, Variable};
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
 
@@ -87,17 +87,66 @@ pub fn call_graph(text: &str) -> Result<CallGraph, String> {
         "fp" => Ok(CallGraph::Fp),
         "fp,defer" => Ok(CallGraph::Deferred),
         "sframe,defer" => Ok(CallGraph::DeferredSframe),
+        "sframe" => Ok(CallGraph::Sframe),
+        "dwarf" => Ok(CallGraph::Dwarf(DUMP_SIZE)),
         "defer" => Err("defer says when, not how: use fp,defer".to_owned()),
         defer if defer.ends_with(",defer") => {
             Err("only fp and sframe can be deferred: use fp,defer or sframe,defer".to_owned())
         }
-        known
-            if known.split(',').all(|w| ["fp", "dwarf", "sframe", "lbr", "defer"].contains(&w)) =>
-        {
-            Err("emu cannot do this yet; use fp, fp,defer or sframe,defer".to_owned())
-        }
-        _ => Err("use fp, fp,defer or sframe,defer".to_owned()),
+        "lbr" => Err(format!("emu cannot do this yet; {HOW}")),
+        _ => match text.split_once(',') {
+            Some(("dwarf", size)) => dump_size(size).map(CallGraph::Dwarf),
+            Some(("fp" | "sframe", more)) => Err(format!("{more:?} does not belong there; {HOW}")),
+            Some(("lbr", _)) => Err("no more arguments are needed for lbr".to_owned()),
+            _ => Err(format!("unknown --call-graph option value; {HOW}")),
+        },
     }
+}
+
+/// What `--call-graph` takes.
+const HOW: &str = "use fp, fp,defer, dwarf[,SIZE], sframe or sframe,defer";
+/// perf's default for `--call-graph dwarf`.
+const DUMP_SIZE: u16 = 8192;
+/// The longest that perf takes: a multiple of 8 in 16 bits.
+const MAX_DUMP: u64 = 65_528;
+
+/// Bytes of stack in a sample, rounded up to words as perf does it.
+fn dump_size(text: &str) -> Result<u16, String> {
+    let size = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse::<u64>().ok(),
+    };
+    let words = size.and_then(|size| size.checked_next_multiple_of(8));
+    match words.filter(|size| (1..=MAX_DUMP).contains(size)) {
+        Some(size) => Ok(size as u16),
+        None => Err(format!("incorrect stack dump size (max {MAX_DUMP}): {text}")),
+    }
+}
+
+/// Pages of a ring: their number, or their size with a suffix, rounded up to a power of two.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn mmap_pages(text: &str) -> Result<u32, String> {
+    const PAGE: u64 = 4096;
+    const MOST: u64 = 1 << 18;
+    let (digits, unit) = match text.char_indices().next_back() {
+        Some((at, 'B')) => (&text[..at], Some(1)),
+        Some((at, 'K')) => (&text[..at], Some(1 << 10)),
+        Some((at, 'M')) => (&text[..at], Some(1 << 20)),
+        Some((at, 'G')) => (&text[..at], Some(1 << 30)),
+        _ => (text, None),
+    };
+    let count = digits.parse::<u64>().ok().filter(|_| !digits.starts_with('+'));
+    let pages = match unit {
+        Some(unit) => count.and_then(|n| n.checked_mul(unit)).map(|bytes| bytes.div_ceil(PAGE)),
+        None => count,
+    };
+    let pages = pages.filter(|pages| (1..=MOST).contains(pages)).map(u64::next_power_of_two);
+    pages.map(|pages| pages as u32).ok_or_else(|| {
+        format!("use a number of pages up to {MOST}, or a size as 512K: a ring has a page or more")
+    })
 }
 
 /// The words of `--pmu-irq`.
@@ -142,18 +191,28 @@ pub fn variable(text: OsString) -> Result<Variable, String> {
     }
 }
 
-/// `kernel.perf_event_paranoid=N`: the value.
+/// `NAME=N` of a setting of the kernel.
 ///
 /// # Errors
 ///
-/// In words, for another setting or what is no number from -1 to 3.
-pub fn sysctl(text: &str) -> Result<i32, String> {
-    const NAME: &str = "kernel.perf_event_paranoid";
-    match text.split_once('=') {
-        Some((NAME, value)) => match value.parse() {
-            Ok(n) if (-1..=3).contains(&n) => Ok(n),
-            _ => Err(format!("{NAME}: use a number from -1 (all is allowed) to 3")),
-        },
-        _ => Err(format!("there is {NAME}=N")),
+/// In words, for another setting or a number that it cannot have.
+pub fn sysctl(text: &str) -> Result<Sysctl, String> {
+    const BEFORE: &str = "kernel.perf_event_";
+    let known = text.strip_prefix(BEFORE).and_then(|rest| rest.split_once('='));
+    let (name, value) = known.ok_or_else(|| {
+        format!(
+            "there is {BEFORE}paranoid=N, and so max_sample_rate, max_stack, max_contexts_per_stack"
+        )
+    })?;
+    let from = |least: i64, most: i64, words: &str| match value.parse::<i64>() {
+        Ok(n) if (least..=most).contains(&n) => Ok(n),
+        _ => Err(format!("{BEFORE}{name}: use a number from {least}{words} to {most}")),
+    };
+    match name {
+        "paranoid" => Ok(Sysctl::Paranoid(from(-1, 3, " (all is allowed)")? as i32)),
+        "max_sample_rate" => Ok(Sysctl::MaxSampleRate(from(1, i64::from(i32::MAX), "")? as u64)),
+        "max_stack" => Ok(Sysctl::MaxStack(from(0, 655_360, "")? as u32)),
+        "max_contexts_per_stack" => Ok(Sysctl::MaxContexts(from(0, 1000, "")? as u32)),
+        _ => Err(format!("no setting {name:?} is modelled below {BEFORE}")),
     }
 }

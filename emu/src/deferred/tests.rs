@@ -16,7 +16,7 @@ use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::{Call, Clock, PERF, Requested, Tracer, Unwind, WorkId};
 use crate::kernel::{Kernel, Point, State, do_exit, task_work};
 use crate::perf::event::{self, Defaults};
-use crate::perf::record::{Rate, Record, Session};
+use crate::perf::record::{Rate, Record, Session, UserStack};
 
 /// A task of the demo guest that has just entered the kernel, under a design.
 struct Machine(Kernel);
@@ -42,6 +42,7 @@ impl Machine {
             exclude_callchain_user: false,
             exclude_callchain_kernel: false,
             defer: true,
+            user_stack: UserStack::default(),
             max_stack: 0,
         };
         let session = |arch| Session {

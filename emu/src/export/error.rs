@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::perf::session_encode::UnknownEvent;
+
 /// Why a profile could not be written.
 ///
 /// An exporter that returned an error has stopped in the middle of its output;
@@ -35,17 +37,8 @@ pub enum ExportError {
     #[error("cannot export a session without events; select at least one with -e")]
     NoEvents,
     /// A sample names an event that the session does not have.
-    #[error(
-        "a sample at time {time} ns belongs to event {event}, but the session has {events}; this is a bug in emu, please report it"
-    )]
-    UnknownEvent {
-        /// Index in the sample.
-        event: usize,
-        /// Number of events in the session.
-        events: usize,
-        /// Time of the sample, nanoseconds.
-        time: u64,
-    },
+    #[error(transparent)]
+    UnknownEvent(#[from] UnknownEvent),
     /// A record came after [`super::Sink::finish`].
     #[error(
         "a record arrived after the {what} was finished; this is a bug in emu, please report it"

@@ -15,6 +15,7 @@ use std::io::Write;
 use super::processes::{ChainFrame, Processes};
 use super::{ExportError, Images, Sink};
 use crate::perf::record::{CpuMode, Record, Sample, Session};
+use crate::perf::session_encode::UnknownEvent;
 
 /// Name of a frame without symbol.
 const UNKNOWN: &str = "[unknown]";
@@ -61,11 +62,8 @@ impl<W: Write> Folded<W> {
 
     fn sample(&mut self, sample: &Sample) -> Result<(), ExportError> {
         if sample.event >= self.count {
-            return Err(ExportError::UnknownEvent {
-                event: sample.event,
-                events: self.count,
-                time: sample.time,
-            });
+            let (event, time) = (sample.event, sample.time);
+            return Err(UnknownEvent { event, events: self.count, time }.into());
         }
         let mut line = String::new();
         if let Some(event) = self.events.get(sample.event) {
@@ -132,8 +130,8 @@ impl<W: Write> Sink for Folded<W> {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session, start};
     use crate::perf::record::{EventKind, context};
+    use crate::perf::testing::{event, sample, session, start};
     use arch::Arch;
 
     fn fold(events: &[&str], samples: Vec<Sample>) -> String {

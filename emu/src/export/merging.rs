@@ -59,9 +59,9 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::export::testing::sample;
     use crate::perf::record::Sample;
     use crate::perf::record::context::{KERNEL, USER, USER_DEFERRED};
+    use crate::perf::testing::sample;
 
     struct List(Rc<RefCell<Vec<Record>>>);
 

@@ -25,8 +25,6 @@ pub mod perf_data;
 pub mod perf_read;
 pub mod processes;
 pub mod script;
-#[cfg(test)]
-pub(crate) mod testing;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -61,7 +61,12 @@ impl Processes {
                     self.spaces.remove(pid);
                 }
             }
-            Record::Sample(_) | Record::CallchainDeferred { .. } | Record::Switch { .. } => {}
+            Record::Sample(_)
+            | Record::CallchainDeferred { .. }
+            | Record::Switch { .. }
+            | Record::Lost { .. }
+            | Record::Throttle { .. }
+            | Record::LostSamples { .. } => {}
         }
     }
 
@@ -137,7 +142,7 @@ fn addresses(chain: &[u64], mode: CpuMode) -> Vec<(LookupAddress, CpuMode)> {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{sample, start};
+    use crate::perf::testing::{sample, start};
     use LookupAddress::{Instruction, Return};
 
     fn processes() -> Processes {
@@ -160,12 +165,12 @@ mod tests {
         let mut p = processes();
         assert_eq!(p.comm(101), "guest");
         assert_eq!(p.comm(7), ":7");
-        p.update(&Record::Fork { pid: 200, ppid: 100, tid: 200, ptid: 101, time: 2 });
+        p.update(&Record::Fork { pid: 200, ppid: 100, tid: 200, ptid: 101, time: 2, cpu: 0 });
         assert_eq!(p.comm(200), "guest");
         let mut s = sample(0, 3);
         s.pid = 200;
         assert_eq!(p.frames(&s)[0].frame.dso.as_deref(), Some("/bin/guest"));
-        p.update(&Record::Exit { pid: 200, ppid: 100, tid: 200, ptid: 101, time: 3 });
+        p.update(&Record::Exit { pid: 200, ppid: 100, tid: 200, ptid: 101, time: 3, cpu: 0 });
         assert_eq!(p.frames(&s)[0].frame.dso, None);
         assert_eq!(p.comm(200), ":200");
         assert_eq!(p.comm(101), "guest");
@@ -176,7 +181,14 @@ mod tests {
         let mut p = processes();
         let s = sample(0, 3);
         assert!(p.frames(&s)[0].frame.dso.is_some());
-        p.update(&Record::Comm { pid: 100, tid: 100, time: 2, comm: "next".into(), exec: true });
+        p.update(&Record::Comm {
+            pid: 100,
+            tid: 100,
+            time: 2,
+            cpu: 0,
+            comm: "next".into(),
+            exec: true,
+        });
         assert!(p.frames(&s)[0].frame.dso.is_none());
     }
 }

@@ -16,6 +16,7 @@ use arch::strace::signature;
 use super::processes::Processes;
 use super::{ExportError, Images, Sink};
 use crate::perf::record::{Raw, Record, Sample, Session};
+use crate::perf::session_encode::UnknownEvent;
 use crate::symbols::Frame;
 
 /// Writes a block of text for each sample.
@@ -57,11 +58,9 @@ impl<W: Write> Script<W> {
     }
 
     fn sample(&mut self, s: &Sample) -> Result<(), ExportError> {
-        let event = self.session.events.get(s.event).ok_or(ExportError::UnknownEvent {
-            event: s.event,
-            events: self.session.events.len(),
-            time: s.time,
-        })?;
+        let (events, time) = (self.session.events.len(), s.time);
+        let unknown = UnknownEvent { event: s.event, events, time };
+        let event = self.session.events.get(s.event).ok_or(unknown)?;
         self.text.clear();
         let text = &mut self.text;
         let comm = self.processes.comm(s.tid);
@@ -196,8 +195,8 @@ impl<W: Write> Sink for Script<W> {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session, start};
     use crate::perf::record::{CpuMode, Event, EventKind, context};
+    use crate::perf::testing::{event, sample, session, start};
     use arch::Arch;
 
     fn text(events: Vec<Event>, samples: Vec<Sample>) -> String {

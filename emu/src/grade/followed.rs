@@ -15,6 +15,7 @@ use crate::kernel::State;
 use crate::kernel::observer::Observer;
 use crate::kernel::task::TaskId;
 use crate::kernel::user::Present;
+use crate::perf::encode::PROT_EXEC;
 use crate::perf::record::Record;
 use crate::truth::Stack;
 
@@ -119,7 +120,9 @@ impl<T: Follower + 'static> Followed<T> {
             elsewhere: BTreeSet::new(),
         };
         for record in &state.perf.records {
-            if let Record::Mmap2 { addr, pgoff, path, .. } = record {
+            if let Record::Mmap2 { addr, pgoff, path, prot, .. } = record
+                && prot & PROT_EXEC != 0
+            {
                 shared.map(path, *addr, *pgoff);
             }
         }

@@ -64,6 +64,7 @@ fn exit_events(state: &mut State) {
         tid: task.tid,
         ptid: task.ppid,
         time: state.cpu.clock,
+        cpu: state.cpu.id,
     };
     state.record(exit);
     state.close_task_events();
@@ -77,8 +78,8 @@ pub fn close_all_events(state: &mut State) {
     for id in open {
         let Some(task) = state.task_of(id).filter(|t| !t.exiting) else { continue };
         let (pid, ppid, tid) = (task.pid, task.ppid, task.tid);
-        let time = state.cpu.clock;
-        state.perf.records.push(Record::Exit { pid, ppid, tid, ptid: ppid, time });
+        let (time, cpu) = (state.cpu.clock, state.cpu.id);
+        state.perf.records.push(Record::Exit { pid, ppid, tid, ptid: ppid, time, cpu });
     }
     let all: Vec<TaskId> = state.tasks().map(|t| t.id).collect();
     for id in all {
@@ -92,6 +93,9 @@ pub fn close_all_events(state: &mut State) {
         let instances = std::mem::take(&mut cpu.events.instances);
         state.add_totals(instances);
     }
+    let end = state.cpus().map(|cpu| cpu.clock).max().unwrap_or_default();
+    let lost = state.perf.lost_samples(end);
+    state.perf.records.extend(lost);
 }
 
 /// The address space is left: the futex of `set_tid_address` is woken, a parent that waits for

@@ -155,7 +155,11 @@ impl State {
         let now = self.cpu.clock;
         for instance in instances {
             match &instance.output {
-                Output::Session(event) => self.perf.totals[*event].add(&instance.counter),
+                Output::Session(event) => {
+                    self.perf.totals[*event].add(&instance.counter);
+                    let times = &mut self.perf.times[*event];
+                    *times = times.plus(instance.totals(now));
+                }
                 Output::Ring(opened) => {
                     let kept = if instance.switch.own { &opened.own } else { &opened.children };
                     kept.set(kept.get().plus(instance.totals(now)));

@@ -197,6 +197,8 @@ pub fn exec_on(
     state.open_cpu_events();
     state.core.set_regs(&loaded.regs);
     announce(&mut state);
+    state.assign_counters();
+    state.start_tick();
     Ok(state)
 }
 
@@ -360,9 +362,9 @@ pub fn comm_of(path: &str) -> Vec<u8> {
 /// `PERF_RECORD_COMM` and `PERF_RECORD_MMAP2` of a new program.
 pub fn announce(state: &mut State) {
     let (pid, tid, comm) = (state.task.pid, state.task.tid, state.task.name());
-    let time = state.cpu.clock;
-    state.record(Record::Comm { pid, tid, time, comm, exec: true });
-    let starts: Vec<u64> = state.mm.areas().filter(|a| a.prot.exec).map(|a| a.start).collect();
+    let (time, cpu) = (state.cpu.clock, state.cpu.id);
+    state.record(Record::Comm { pid, tid, time, cpu, comm, exec: true });
+    let starts: Vec<u64> = state.mm.areas().map(|a| a.start).collect();
     for start in starts {
         state.record_mapping(start);
     }

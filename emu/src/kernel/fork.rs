@@ -295,7 +295,8 @@ impl State {
             self.write_to(mm, args.child_tid, &tid.to_le_bytes());
         }
         let ppid = if args.flags & flag::THREAD != 0 { self.task.pid } else { ppid };
-        self.record(Record::Fork { pid, ppid, tid, ptid: self.task.tid, time: self.cpu.clock });
+        let (ptid, time, cpu) = (self.task.tid, self.cpu.clock, self.cpu.id);
+        self.record(Record::Fork { pid, ppid, tid, ptid, time, cpu });
         if self.perf.wants(EventKind::ProcessFork) {
             let raw = Raw::ProcessFork {
                 parent_comm: self.task.name(),

@@ -307,6 +307,10 @@ fn cpu_clock(state: &mut State, slot: Slot, at: Interrupted, user: UserPart) {
     }
     // `hrtimer_forward_now` with a floor of 10 µs.
     let instance = state.instance_mut(slot);
+    if instance.deadline == Time::MAX {
+        // It was throttled.
+        return;
+    }
     let step: Time = instance.counter.period.max(10_000);
     let behind = now.saturating_sub(instance.deadline) / step + 1;
     instance.deadline += behind * step;
@@ -319,6 +323,7 @@ fn run_timers(state: &mut State) {
             Timer::Timeout(task) => state.wake_task(task, Woken::Late),
             Timer::Real(pid) => state.real_timer_fired(pid),
             Timer::Slice => state.slice_is_over(),
+            Timer::Tick => state.perf_tick(),
         }
     }
 }

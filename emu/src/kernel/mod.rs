@@ -21,7 +21,9 @@
 //! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
 //! * [`perf_event`]: performance events that a guest opens itself.
-//! * [`sframe`]: a process's sections, for the deferred unwinder.
+//! * [`sframe`]: a process's sections, for the deferred unwinder and `--call-graph sframe`.
+//! * [`user_dump`]: registers and stack that a sample takes along. [`throttle`], [`multiplex`]: events
+//!   that stand still for a while.
 //! * [`observer`], [`timeline`]: who looks over its shoulder.
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
 //! * [`paths`]: which functions a path goes through, and where its steps are.
@@ -45,6 +47,7 @@ pub mod irq_work;
 pub mod kstack;
 pub mod lock;
 pub mod machine;
+pub mod multiplex;
 pub mod observer;
 pub mod paths;
 pub mod perf_event;
@@ -61,11 +64,13 @@ pub mod symbols;
 pub mod syscalls;
 pub mod task;
 pub mod task_work;
+pub mod throttle;
 pub mod timeline;
 pub mod timers;
 pub mod tracepoints;
 pub mod unwind;
 pub mod user;
+pub mod user_dump;
 pub mod user_mode;
 pub mod vfs;
 pub mod wait;

@@ -20,7 +20,7 @@ use crate::kernel::{Kernel, Point, State};
 use crate::perf::callchain::{self, Chain};
 use crate::perf::context::{Output, Slot};
 use crate::perf::opened::Opened;
-use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, context};
+use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, UserStack, context};
 
 /// The context that a sample describes.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +149,8 @@ impl State {
         let now = self.cpu.clock;
         let instance = self.instance_mut(slot);
         let period = instance.counter.take(now);
-        let instance = instance.clone();
+        self.account_interrupt(slot);
+        let instance = self.instance(slot).clone();
         let (mode, ip) = match &at {
             Interrupted::User(regs) => (CpuMode::User, regs.pc),
             Interrupted::Kernel { at, .. } => (CpuMode::Kernel, at.ip),
@@ -163,12 +164,13 @@ impl State {
             Interrupted::User(regs) => *regs,
             Interrupted::Kernel { .. } => self.user_regs(),
         };
-        let wants_lr = self.arch == Arch::Aarch64 && event.callchain;
+        let walks_fp = event.user_stack == UserStack::FramePointer;
+        let wants_lr = self.arch == Arch::Aarch64 && event.callchain && walks_fp;
         let index = match &instance.output {
             Output::Session(index) => *index,
             Output::Ring(_) => usize::MAX,
         };
-        let sample = Sample {
+        let mut sample = Sample {
             event: index,
             mode,
             ip,
@@ -178,6 +180,7 @@ impl State {
             cpu: self.cpu.id,
             period,
             callchain,
+            dump: None,
             user_lr: wants_lr.then_some(user.gp[arch::aarch64::regs::LR]),
             raw,
         };
@@ -187,7 +190,12 @@ impl State {
             self.note_overflow(opened, last);
             return;
         }
-        self.perf.records.push(Record::Sample(sample));
+        if let (UserStack::Dump(size), true) = (event.user_stack, event.callchain) {
+            sample.dump = Some(self.user_dump(&sample, &at, &user, size));
+        }
+        if !self.record_in_profile(Record::Sample(sample)) {
+            return;
+        }
         let stale = self.cpu.slot_is_stale && mode == CpuMode::Kernel;
         let unsaved = stale || self.task.mm.is_none();
         let kernel = match self.observer.is_some() && !unsaved {
@@ -208,7 +216,7 @@ impl State {
     /// Addresses on the kernel's stack, innermost first, whatever the event asks for.
     fn kernel_part(&self, at: &Interrupted) -> Vec<u64> {
         let Interrupted::Kernel { at, .. } = at else { return Vec::new() };
-        let mut chain = Chain::new(0);
+        let mut chain = Chain::new(0, callchain::Limits::default());
         callchain::walk_kernel(&mut chain, at.ip, at.fp, |fp| self.frame_record(fp), false);
         // Behind the marker of the kernel's part.
         chain.into_words().split_off(1)
@@ -227,7 +235,7 @@ impl State {
     /// `get_perf_callchain`: kernel part, then user part. The cookie goes through the budget
     /// of context markers, as its marker does. A part that the event excludes has no marker.
     fn callchain(&self, event: &Event, at: &Interrupted, part: UserPart) -> Vec<u64> {
-        let mut chain = Chain::new(event.max_stack);
+        let mut chain = Chain::new(event.max_stack, self.config.callchains);
         let user = match at {
             Interrupted::User(regs) => *regs,
             Interrupted::Kernel { .. } if event.exclude_callchain_kernel => self.user_regs(),
@@ -244,7 +252,17 @@ impl State {
                 chain.store_context(cookie);
             }
             UserPart::Immediate if self.task.mm.is_some() && !event.exclude_callchain_user => {
-                callchain::walk_user(&mut chain, &user, &mut self.present());
+                match (event.user_stack, &self.mm.sframe) {
+                    (UserStack::Sframe, Some(registry)) => {
+                        callchain::walk_user_sframe(
+                            &mut chain,
+                            &user,
+                            registry,
+                            &mut self.present(),
+                        );
+                    }
+                    _ => callchain::walk_user(&mut chain, &user, &mut self.present()),
+                }
             }
             UserPart::Immediate => {}
         }

@@ -184,6 +184,9 @@ impl State {
         self.cpu.since = now;
         self.cpu.accounted = now;
         self.task.events.sched_in(now, self.cpu.id);
+        self.unthrottle(false);
+        self.assign_counters();
+        self.start_tick();
         self.start_slice();
         self.record_switch(false, false);
         self.reap();
@@ -381,7 +384,7 @@ impl State {
         };
         self.record_in_rings(&record);
         if self.perf.session.switches && self.is_profiled() {
-            self.perf.records.push(record);
+            self.record_in_profile(record);
         }
     }
 }

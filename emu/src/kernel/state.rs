@@ -26,6 +26,7 @@ use crate::kernel::{Point, aarch64, x86_64};
 use crate::loader::vdso::Vdso;
 use crate::mem::mm::MmId;
 use crate::mem::{Backing, Mm};
+use crate::perf::callchain::Limits;
 use crate::perf::context::Context;
 use crate::perf::opened::Opened;
 use crate::perf::record::{EventKind, Record, Time};
@@ -173,6 +174,10 @@ pub struct Cpu {
     pub slice: Option<crate::kernel::timers::TimerId>,
     /// The kernel's timers.
     pub timers: Timers,
+    /// The timer of the next tick, if one is wanted.
+    pub tick: Option<crate::kernel::timers::TimerId>,
+    /// Ticks so far (`perf_throttled_seq`).
+    pub ticks: u64,
     /// Performance events that are open on the CPU.
     pub events: Context,
     /// The PMU counts; false from its interrupt to the return from it.
@@ -206,6 +211,8 @@ impl Cpu {
             accounted: 0,
             slice: None,
             timers: Timers::default(),
+            tick: None,
+            ticks: 0,
             events: Context::default(),
             counting: true,
             since_branch: 0,
@@ -254,6 +261,12 @@ pub struct Config {
     pub aslr: Option<u64>,
     /// `sysctl kernel.perf_event_paranoid`
     pub perf_event_paranoid: i32,
+    /// What the callchains of the session and of guests may hold.
+    pub callchains: Limits,
+    /// `sysctl kernel.perf_event_max_sample_rate`; `None`: no event is throttled.
+    pub max_sample_rate: Option<u64>,
+    /// Counters of the PMU; `None`: as many as there are events.
+    pub pmu_counters: Option<u32>,
 }
 
 impl Default for Config {
@@ -269,6 +282,9 @@ impl Default for Config {
             cpus: 1,
             aslr: None,
             perf_event_paranoid: 2,
+            callchains: Limits::default(),
+            max_sample_rate: None,
+            pmu_counters: None,
         }
     }
 }
@@ -514,16 +530,18 @@ impl State {
     pub fn rename_task(&mut self, comm: Vec<u8>) {
         self.task.comm = comm;
         let comm = self.task.name();
-        let (pid, tid, time) = (self.task.pid, self.task.tid, self.cpu.clock);
-        self.record(Record::Comm { pid, tid, time, comm, exec: false });
+        let (pid, tid) = (self.task.pid, self.task.tid);
+        let (time, cpu) = (self.cpu.clock, self.cpu.id);
+        self.record(Record::Comm { pid, tid, time, cpu, comm, exec: false });
     }
 
-    /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants only those
-    /// that are executable.
+    /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants those that are
+    /// executable, and all others if a tool is to find unwind tables in them.
     pub fn record_mapping(&mut self, start: u64) {
         let Some(area) = self.mm.area(start) else { return };
         let exec = area.prot.exec;
-        if !exec && self.perf.opened.is_empty() {
+        let profiled = exec || self.perf.session.wants_data_mappings();
+        if !profiled && self.perf.opened.is_empty() {
             return;
         }
         let (file, path) = self.vfs.identify(area);
@@ -540,6 +558,7 @@ impl State {
             pid: self.task.pid,
             tid: self.task.tid,
             time: self.cpu.clock,
+            cpu: self.cpu.id,
             addr,
             len: area.len(),
             pgoff,
@@ -549,8 +568,8 @@ impl State {
             path,
         };
         self.record_mapping_in_rings(&record, own.0, own.1);
-        if exec {
-            self.perf.records.push(record);
+        if profiled {
+            self.record_in_profile(record);
         }
     }
 }

@@ -14,6 +14,8 @@ pub enum Timer {
     Real(u32),
     /// The time slice of the running task is over.
     Slice,
+    /// The tick.
+    Tick,
 }
 
 /// Names one timer of a CPU: when it fires, and which of those that fire then.

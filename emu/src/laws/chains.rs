@@ -4,7 +4,6 @@ use crate::laws::law::{ALL_G, Law};
 use crate::laws::moment::Moment;
 use crate::laws::monitor::Monitor;
 use crate::laws::report::Broken;
-use crate::perf::callchain::{MAX_CONTEXTS, MAX_STACK};
 use crate::perf::record::{Event, Record, Sample, context};
 
 /// A chain's parts, each with its marker. What follows the user marker are words of the guest's
@@ -56,9 +55,10 @@ impl Monitor for Budgets {
             let cookie = usize::from(parts.is_deferred() && parts.user.len() > 1);
             let contexts = begins[0] + begins[1] + cookie;
             let addresses = chain.len() - contexts;
-            let max = usize::from(if event.max_stack == 0 { MAX_STACK } else { event.max_stack });
+            let limits = m.machine.callchains;
+            let max = limits.addresses(event.max_stack) as usize;
             let starts = parts.kernel.first().is_none_or(|word| *word == context::KERNEL);
-            if !starts || addresses > max || contexts > MAX_CONTEXTS as usize {
+            if !starts || addresses > max || contexts > limits.max_contexts as usize {
                 let seen = format!("{contexts} contexts, {addresses} addresses in {chain:x?}");
                 found.push(Broken::new(seen));
             }

@@ -41,7 +41,7 @@
 //! Not watched yet, because the model has not the part:
 //!
 //! * 26, 28: recursion slots and the counted callchain buffers.
-//! * 44: ring buffers and LOST records. * 45: throttling.
+//! * 44 and 45: LOST records and throttling, which tests count in the file.
 //! * 36 and 37 of several sessions; records that are lost; samples that only some CPUs see.
 //! * Hazards of cancelling (H8 to H10, H17, H19, H20) and of failing allocations (H5, H15), of
 //!   threads that never go back to user mode (H21): a break by one of them would not be

@@ -8,6 +8,7 @@ use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::{Call, Clock, Requested, Work, WorkId};
 use crate::laws::law::Mode;
 use crate::laws::story::TaskStory;
+use crate::perf::callchain::Limits;
 use crate::perf::record::{Event, Record, Time};
 
 /// What never changes in a run.
@@ -21,6 +22,8 @@ pub struct Machine {
     pub cpus: u32,
     /// The deferred unwinder's clock.
     pub clock: Clock,
+    /// What a callchain may hold.
+    pub callchains: Limits,
 }
 
 /// What happened.

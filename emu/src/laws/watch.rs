@@ -51,6 +51,7 @@ impl Handle {
             mode: Mode::of(&*state.unwind.design),
             cpus: state.perf.session.cpus,
             clock: state.unwind.clock,
+            callchains: state.config.callchains,
         };
         let watch = Watch {
             laws: Laws::new(machine, |_| true),

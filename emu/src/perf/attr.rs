@@ -14,7 +14,7 @@ use crate::perf::abi::{
 };
 use crate::perf::callchain::MAX_STACK;
 use crate::perf::formats;
-use crate::perf::record::{Event, EventKind, Rate};
+use crate::perf::record::{Event, EventKind, Rate, UserStack};
 
 /// Bytes of the structure that Linux 7.3 knows.
 pub const SIZE: usize = 144;
@@ -391,6 +391,7 @@ impl Attr {
             exclude_callchain_user: self.has(flag::EXCLUDE_CALLCHAIN_USER),
             exclude_callchain_kernel: self.has(flag::EXCLUDE_CALLCHAIN_KERNEL),
             defer: self.has(flag::DEFER_CALLCHAIN),
+            user_stack: UserStack::default(),
             max_stack: self.max_stack,
         }
     }

@@ -5,20 +5,43 @@
 //! context markers have their own.
 
 use arch::Regs;
+use unwinder::sframe::{Registry, process};
 use unwinder::{Memory, fp};
 
 use crate::perf::record::context;
 
-/// `sysctl kernel.perf_event_max_stack`
+/// `sysctl kernel.perf_event_max_stack`, as Linux has it.
 pub const MAX_STACK: u16 = 127;
-/// `sysctl kernel.perf_event_max_contexts_per_stack`
-pub const MAX_CONTEXTS: u32 = 8;
+
+/// What a callchain may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// `sysctl kernel.perf_event_max_stack`: addresses, of events that do not say.
+    pub max_stack: u32,
+    /// `sysctl kernel.perf_event_max_contexts_per_stack`: context markers, cookies among them.
+    pub max_contexts: u32,
+}
+
+impl Default for Limits {
+    /// As Linux has them.
+    fn default() -> Limits {
+        Limits { max_stack: u32::from(MAX_STACK), max_contexts: 8 }
+    }
+}
+
+impl Limits {
+    /// Most addresses of an event with this `sample_max_stack`.
+    pub const fn addresses(self, sample_max_stack: u16) -> u32 {
+        if sample_max_stack == 0 { self.max_stack } else { sample_max_stack as u32 }
+    }
+}
 
 /// A callchain entry being filled (`struct perf_callchain_entry_ctx`).
 #[derive(Debug)]
 pub struct Chain {
     ips: Vec<u64>,
     max_stack: u32,
+    max_contexts: u32,
     nr: u32,
     contexts: u32,
     contexts_maxed: bool,
@@ -29,10 +52,11 @@ pub struct Chain {
 pub struct Full;
 
 impl Chain {
-    /// An empty chain for at most `max_stack` addresses; 0 means the default.
-    pub fn new(max_stack: u16) -> Chain {
-        let max_stack = u32::from(if max_stack == 0 { MAX_STACK } else { max_stack });
-        Chain { ips: Vec::new(), max_stack, nr: 0, contexts: 0, contexts_maxed: false }
+    /// An empty chain for at most `sample_max_stack` addresses, 0 for as many as may be.
+    pub fn new(sample_max_stack: u16, limits: Limits) -> Chain {
+        let (max_stack, max_contexts) = (limits.addresses(sample_max_stack), limits.max_contexts);
+        let ips = Vec::new();
+        Chain { ips, max_stack, max_contexts, nr: 0, contexts: 0, contexts_maxed: false }
     }
 
     /// Stores an address.
@@ -47,7 +71,7 @@ impl Chain {
 
     /// Stores a context marker.
     pub fn store_context(&mut self, marker: u64) {
-        if self.contexts < MAX_CONTEXTS {
+        if self.contexts < self.max_contexts {
             self.ips.push(marker);
             self.contexts += 1;
         } else {
@@ -94,6 +118,23 @@ pub fn walk_user(chain: &mut Chain, regs: &Regs, memory: &mut impl Memory) {
     fp::perf::walk(regs, false, memory, &mut |address| chain.store(address).is_ok());
 }
 
+/// The same with the process's SFrame sections, as `unwind_user` walks, but of what is present:
+/// an absent page of the stack or of a section ends the walk.
+pub fn walk_user_sframe(
+    chain: &mut Chain,
+    regs: &Regs,
+    registry: &Registry,
+    memory: &mut impl Memory,
+) {
+    chain.store_context(context::USER);
+    let room = if chain.contexts_maxed { 0 } else { chain.max_stack - chain.nr };
+    let mut store = |address| {
+        // No more than there is room for.
+        let _ = chain.store(address);
+    };
+    process::walk_present(registry, regs, room as usize, memory, &mut store);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +157,7 @@ mod tests {
         let mut regs = Regs::new(arch);
         regs.pc = pc;
         regs.gp[arch.fp()] = fp;
-        let mut chain = Chain::new(max);
+        let mut chain = Chain::new(max, Limits::default());
         walk_user(&mut chain, &regs, &mut Words(words));
         chain.into_words()
     }
@@ -147,9 +188,20 @@ mod tests {
         assert_eq!(chain(Arch::Aarch64, 1, 0x1000, 0, &words), [context::USER, 1, 0]);
     }
 
+    /// With room for two of them the cookie is dropped, though its stack was asked for (P-1).
+    #[test]
+    fn a_cookie_needs_room_among_the_markers() {
+        for (max_contexts, words) in [(0, &[][..]), (1, &[1]), (2, &[1, 2]), (3, &[1, 2, 3])] {
+            let mut chain = Chain::new(0, Limits { max_contexts, ..Limits::default() });
+            (1..4).for_each(|marker| chain.store_context(marker));
+            assert_eq!(chain.store(4).is_ok(), max_contexts == 3);
+            assert!(chain.into_words().starts_with(words), "{max_contexts}");
+        }
+    }
+
     #[test]
     fn markers_do_not_use_the_address_budget() {
-        let mut chain = Chain::new(2);
+        let mut chain = Chain::new(2, Limits::default());
         let record = |fp| Some(if fp == 100 { (200, 11) } else { (0, 12) });
         walk_kernel(&mut chain, 10, 100, record, false);
         assert_eq!(chain.into_words(), [context::KERNEL, 10, 11]);

@@ -49,6 +49,29 @@ pub struct Switch {
     enabled: bool,
 }
 
+/// Samples of the present tick (`hw.interrupts`, `hw.interrupts_seq`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Interrupts {
+    /// Which tick.
+    tick: u64,
+    /// Samples since then.
+    count: u64,
+    /// It stands still until the next tick, or until its task is scheduled in
+    /// (`MAX_INTERRUPTS`).
+    pub throttled: bool,
+}
+
+impl Interrupts {
+    /// One more in tick number `tick`; whether that makes `most`, with which it is throttled.
+    pub const fn account(&mut self, tick: u64, most: u64) -> bool {
+        if self.tick != tick {
+            (self.tick, self.count) = (tick, 0);
+        }
+        self.count += 1;
+        self.count >= most
+    }
+}
+
 /// One event, open somewhere.
 #[derive(Clone, Debug)]
 pub struct Instance {
@@ -62,6 +85,10 @@ pub struct Instance {
     pub active: bool,
     /// The state of a guest's.
     pub switch: Switch,
+    /// It has a counter of the PMU; always true of a guest's, and where there are enough.
+    pub scheduled: bool,
+    /// How many samples it has taken lately.
+    pub interrupts: Interrupts,
     /// When the timer of a `cpu-clock` or `task-clock` fires; `Time::MAX` for other events.
     pub deadline: Time,
     /// What was left until then when the task was switched out.
@@ -75,6 +102,8 @@ pub struct Context {
     pub instances: Vec<Instance>,
     /// Some of them are gone.
     stale: bool,
+    /// How far those that need a counter are rotated.
+    pub rotation: usize,
 }
 
 /// Which instance of those that are active: the task's come before the CPU's.
@@ -106,7 +135,9 @@ impl Instance {
             output: Output::Session(index),
             counter,
             active: true,
-            switch: Switch::default(),
+            switch: Switch { enabled: true, since: Some(now), ..Switch::default() },
+            scheduled: true,
+            interrupts: Interrupts::default(),
             deadline,
             left: 0,
         }
@@ -118,7 +149,18 @@ impl Instance {
         let left = counter.period;
         let output = Output::Ring(opened.clone());
         let (event, deadline) = (opened.event.clone(), Time::MAX);
-        Instance { event, output, counter, active: false, switch, deadline, left }
+        let interrupts = Interrupts::default();
+        Instance {
+            event,
+            output,
+            counter,
+            active: false,
+            switch,
+            scheduled: true,
+            interrupts,
+            deadline,
+            left,
+        }
     }
 
     /// The guest's event that it belongs to.
@@ -185,6 +227,61 @@ impl Instance {
         }
     }
 
+    /// It stands still (`perf_event_throttle`).
+    pub fn throttle(&mut self, now: Time) {
+        /// As `perf_swevent_start_hrtimer` goes on with a timer that was late.
+        const LEAST: Time = 10_000;
+        self.interrupts.throttled = true;
+        self.accrue(now);
+        self.set_active(false, now);
+        self.left = self.left.max(LEAST);
+    }
+
+    /// It goes on, the session's at once, a guest's when its context is settled.
+    pub fn unthrottle(&mut self, now: Time) {
+        self.interrupts = Interrupts::default();
+        if self.opened().is_none() {
+            self.accrue(now);
+            self.set_active(self.scheduled, now);
+        }
+    }
+
+    /// An event of the session gets a counter, or has to wait for one.
+    pub fn schedule(&mut self, scheduled: bool, now: Time) {
+        if self.scheduled != scheduled {
+            self.accrue(now);
+            self.scheduled = scheduled;
+            self.set_active(scheduled && !self.interrupts.throttled, now);
+        }
+    }
+
+    /// Whether it is the session's and needs a counter.
+    pub fn needs_counter(&self) -> bool {
+        self.opened().is_none() && self.event.kind.is_hardware()
+    }
+
+    /// Whether this one is of the same group.
+    pub fn is_grouped_with(&self, other: &Instance) -> bool {
+        match (self.opened(), other.opened()) {
+            (Some(a), Some(b)) => Rc::ptr_eq(&a.group_leader(), &b.group_leader()),
+            (None, None) => self.index() == other.index(),
+            _ => false,
+        }
+    }
+
+    /// Whether it leads its group, as every event of the session does.
+    pub fn is_leader(&self) -> bool {
+        self.opened().is_none_or(|opened| Rc::ptr_eq(&opened.group_leader(), opened))
+    }
+
+    /// Which event of the session it is.
+    const fn index(&self) -> Option<usize> {
+        match &self.output {
+            Output::Session(index) => Some(*index),
+            Output::Ring(_) => None,
+        }
+    }
+
     /// That of a child: the parent's present period, begun anew.
     fn child(&self, stream_id: u64) -> Instance {
         let counter = self.counter.inherited();
@@ -200,8 +297,11 @@ impl Instance {
                 on: self.switch.on,
                 on_exec: self.switch.on_exec,
                 stream_id,
+                enabled: of_session,
                 ..Switch::default()
             },
+            scheduled: true,
+            interrupts: Interrupts::default(),
             deadline: if timer { period } else { Time::MAX },
             left: period,
         }
@@ -216,7 +316,7 @@ impl Context {
     /// Opens all of `events` at `now`.
     pub fn open(events: &[Event], now: Time) -> Context {
         let instances = events.iter().enumerate().map(|(i, e)| Instance::new(i, e, now)).collect();
-        Context { instances, stale: false }
+        Context { instances, stale: false, rotation: 0 }
     }
 
     /// What a child of the task gets (`inherit_event`), of the guest's events those for which
@@ -235,7 +335,7 @@ impl Context {
             Output::Ring(_) => i.child(next_id()),
         };
         let instances = self.instances.iter().filter(inherits).map(child).collect();
-        Context { instances, stale: false }
+        Context { instances, stale: false, rotation: 0 }
     }
 
     /// The task leaves its CPU at `now`: its timers stand still, and the guest's events count
@@ -246,7 +346,11 @@ impl Context {
                 instance.accrue(now);
                 instance.set_active(false, now);
                 instance.switch.since = None;
-            } else if instance.deadline != Time::MAX {
+                continue;
+            }
+            instance.accrue(now);
+            instance.switch.since = None;
+            if instance.deadline != Time::MAX {
                 instance.left = instance.deadline.saturating_sub(now);
             }
         }
@@ -255,9 +359,8 @@ impl Context {
     /// The task runs again, from `now` on, on this CPU.
     pub fn sched_in(&mut self, now: Time, cpu: u32) {
         for instance in &mut self.instances {
-            if instance.opened().is_some() {
-                instance.switch.since = Some(now);
-            } else if instance.deadline != Time::MAX {
+            instance.switch.since = Some(now);
+            if instance.opened().is_none() && instance.deadline != Time::MAX {
                 instance.deadline = now.saturating_add(instance.left);
             }
         }
@@ -278,7 +381,7 @@ impl Context {
             self.stale |= instance.switch.gone;
             instance.switch.enabled = instance.switch.on && led && !instance.switch.gone;
             let here = opened.target.cpu().is_none_or(|wanted| wanted == cpu);
-            let active = instance.switch.enabled && here;
+            let active = instance.switch.enabled && here && !instance.interrupts.throttled;
             instance.set_active(active, now);
             instance.switch.since = Some(now);
         }
@@ -295,6 +398,20 @@ impl Context {
     pub fn compact_at_rest(&mut self) {
         self.stale = true;
         self.compact();
+    }
+
+    /// Gives counters of the PMU, of which `free` are left, to the session's events, in their
+    /// present order; returns how many are left, and whether an event got none.
+    pub fn assign(&mut self, mut free: usize, now: Time) -> (usize, bool) {
+        let wanting = |i: &&mut Instance| i.needs_counter();
+        let count = self.instances.iter_mut().filter(wanting).count();
+        let first = self.rotation % count.max(1);
+        let fits = free.min(count);
+        free -= fits;
+        for (place, instance) in self.instances.iter_mut().filter(wanting).enumerate() {
+            instance.schedule((place + count - first) % count < fits, now);
+        }
+        (free, fits < count)
     }
 
     /// When the next timer fires.

@@ -20,7 +20,7 @@ const MAX_COMM: usize = 15;
 /// Bytes reserved for a build id in a record.
 const BUILD_ID_SIZE: usize = 20;
 /// `PROT_EXEC`
-const PROT_EXEC: u32 = 4;
+pub const PROT_EXEC: u32 = 4;
 /// `PERF_MEM_NA`: nothing is known about the access.
 const DATA_SRC_NA: u64 = 0x5_080a_2621;
 
@@ -66,6 +66,11 @@ impl SampleId {
     }
 }
 
+/// The id of the session's event of this number: ids begin with 1.
+pub const fn id_of(event: usize) -> u64 {
+    event as u64 + 1
+}
+
 /// A record but a sample, without header and trailer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
@@ -102,12 +107,12 @@ impl Body {
                 let map = Mmap2 { pid, tid, addr, len, pgoff, prot: *prot, flags: *flags };
                 body(record::MMAP2, misc, map.body(file, path.as_bytes()), pid, tid)
             }
-            Record::Fork { pid, ppid, tid, ptid, time } => {
+            Record::Fork { pid, ppid, tid, ptid, time, .. } => {
                 let bytes = task_body(*pid, *ppid, *tid, *ptid, *time);
                 // The parent is the one that runs when the kernel writes this.
                 body(record::FORK, 0, bytes, *ppid, *ptid)
             }
-            Record::Exit { pid, ppid, tid, ptid, time } => {
+            Record::Exit { pid, ppid, tid, ptid, time, .. } => {
                 let bytes = task_body(*pid, *ppid, *tid, *ptid, *time);
                 body(record::EXIT, 0, bytes, *pid, *tid)
             }
@@ -121,6 +126,16 @@ impl Body {
                 let mut bytes = cookie.to_le_bytes().to_vec();
                 push_counted(&mut bytes, ips);
                 body(record::CALLCHAIN_DEFERRED, misc::USER, bytes, *pid, *tid)
+            }
+            Record::Lost { pid, tid, event, lost, .. } => {
+                Some(Body::lost(id_of(*event), *lost, *pid, *tid))
+            }
+            Record::Throttle { pid, tid, time, event, throttled, .. } => {
+                let id = id_of(*event);
+                Some(Body::throttle(*throttled, [*time, id, id], *pid, *tid))
+            }
+            Record::LostSamples { lost, .. } => {
+                body(record::LOST_SAMPLES, 0, lost.to_le_bytes().to_vec(), 0, 0)
             }
             Record::Sample(_) => None,
         }
@@ -143,6 +158,13 @@ impl Body {
     pub fn lost(id: u64, lost: u64, pid: u32, tid: u32) -> Body {
         let bytes = [id, lost].iter().flat_map(|x| x.to_le_bytes()).collect();
         Body { kind: record::LOST, misc: 0, bytes, pid, tid }
+    }
+
+    /// `PERF_RECORD_THROTTLE` or `PERF_RECORD_UNTHROTTLE` with time, id and stream id of the event.
+    pub fn throttle(throttled: bool, words: [u64; 3], pid: u32, tid: u32) -> Body {
+        let kind = if throttled { record::THROTTLE } else { record::UNTHROTTLE };
+        let bytes = words.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Body { kind, misc: 0, bytes, pid, tid }
     }
 
     /// Appends header, body and the trailer of `sample_type`, 0 for none.
@@ -469,6 +491,7 @@ mod tests {
             pid: 1,
             tid: 2,
             time: 0,
+            cpu: 0,
             addr: 0x1000,
             len: 0x2000,
             pgoff: 7,
@@ -482,7 +505,7 @@ mod tests {
         let path = u64::from(b'/') | u64::from(b'a') << 8;
         let words = vec![2 << 32 | 1, 0x1000, 0x2000, 7, path];
         assert_eq!(body, Some((record::MMAP, misc::USER, words)));
-        let exit = Record::Exit { pid: 1, ppid: 1, tid: 1, ptid: 1, time: 1 };
+        let exit = Record::Exit { pid: 1, ppid: 1, tid: 1, ptid: 1, time: 1, cpu: 0 };
         assert_eq!(Body::of_short_mmap(&exit), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use arch::{Arch, Sysno};
 
-use crate::perf::record::{Event, EventKind, Rate};
+use crate::perf::record::{Event, EventKind, Rate, UserStack};
 
 /// Names that select an event, with the spellings that perf also takes.
 const NAMES: &[(&str, EventKind)] = &[
@@ -183,6 +183,8 @@ pub struct Defaults {
     pub exclude_callchain_kernel: bool,
     /// `--call-graph fp,defer`
     pub defer: bool,
+    /// What else `--call-graph` said.
+    pub user_stack: UserStack,
     /// `--max-stack`, 0 if not given.
     pub max_stack: u16,
 }
@@ -228,6 +230,8 @@ fn parse_one(name: &str, defaults: Defaults) -> Result<Event, EventError> {
             _ => return Err(EventError::Modifier { name: name.to_owned(), modifier }),
         }
     }
+    // The tool unwinds the copy, so that the kernel is not to walk the stack.
+    let is_dump = matches!(defaults.user_stack, UserStack::Dump(_));
     // No modifier means both.
     let both = user == kernel;
     let rate = if defaults.explicit { defaults.rate } else { kind.default_rate(defaults.rate) };
@@ -238,9 +242,10 @@ fn parse_one(name: &str, defaults: Defaults) -> Result<Event, EventError> {
         exclude_user: !both && kernel,
         exclude_kernel: !both && user,
         callchain: defaults.callchain,
-        exclude_callchain_user: defaults.exclude_callchain_user,
+        exclude_callchain_user: defaults.exclude_callchain_user || is_dump,
         exclude_callchain_kernel: defaults.exclude_callchain_kernel,
         defer: defaults.defer,
+        user_stack: defaults.user_stack,
         max_stack: defaults.max_stack,
     })
 }
@@ -256,6 +261,7 @@ mod tests {
         exclude_callchain_user: false,
         exclude_callchain_kernel: false,
         defer: false,
+        user_stack: UserStack::FramePointer,
         max_stack: 0,
     };
 

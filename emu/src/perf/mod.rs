@@ -15,6 +15,9 @@
 //! * [`callchain`]: walking the emulated kernel stack, then the user stack.
 //! * [`merge`]: deferred callchains and the user stacks that belong to them.
 //! * [`session`]: events that are open, records on their way to the exporter.
+//! * [`reader`]: the session's rings, and a tool that empties them slowly.
+//! * [`session_attr`], [`session_encode`]: the attributes of the session's events, and the bytes
+//!   of its records.
 //! * [`record`]: the records themselves; [`encode`]: their bytes, with the numbers of [`abi`];
 //!   [`formats`], [`payload`]: tracepoints, their text formats and the bytes of their samples.
 //!
@@ -33,6 +36,11 @@ pub mod merge;
 pub mod opened;
 pub mod payload;
 pub mod pmu;
+pub mod reader;
 pub mod record;
 pub mod ring;
 pub mod session;
+pub mod session_attr;
+pub mod session_encode;
+#[cfg(test)]
+pub(crate) mod testing;

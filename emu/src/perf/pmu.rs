@@ -130,6 +130,7 @@ fn first_period(kind: EventKind, frequency: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::record::UserStack;
 
     fn event(kind: EventKind, rate: Rate) -> Event {
         Event {
@@ -142,6 +143,7 @@ mod tests {
             exclude_callchain_user: false,
             exclude_callchain_kernel: false,
             defer: false,
+            user_stack: UserStack::default(),
             max_stack: 0,
         }
     }

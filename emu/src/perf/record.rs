@@ -203,8 +203,21 @@ pub struct Sample {
     /// The sampled user register of aarch64 `--call-graph fp`: the link
     /// register. `None` if the task has no user registers (or on x86_64).
     pub user_lr: Option<u64>,
+    /// Copy of the user's registers and stack, if the event has [`UserStack::Dump`].
+    pub dump: Option<Box<UserDump>>,
     /// Tracepoint payload.
     pub raw: Option<Raw>,
+}
+
+/// The user's registers and a piece of his stack, for a tool that unwinds it later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserDump {
+    /// Values in the order of [`Arch::perf_regs_mask`]; `None`: the task has no user registers.
+    pub regs: Option<Vec<u64>>,
+    /// Bytes from the stack pointer up, a multiple of 8.
+    pub stack: Vec<u8>,
+    /// How many of them could be read; the rest is 0.
+    pub read: u64,
 }
 
 /// One record.
@@ -218,6 +231,8 @@ pub enum Record {
         tid: u32,
         /// When.
         time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
         /// At most 15 bytes.
         comm: String,
         /// By `execve`.
@@ -231,6 +246,8 @@ pub enum Record {
         tid: u32,
         /// When.
         time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
         /// First address.
         addr: u64,
         /// Length in bytes.
@@ -258,6 +275,8 @@ pub enum Record {
         ptid: u32,
         /// When.
         time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
     },
     /// A thread ended.
     Exit {
@@ -271,6 +290,8 @@ pub enum Record {
         ptid: u32,
         /// When.
         time: Time,
+        /// Emulated CPU that wrote it.
+        cpu: u32,
     },
     /// An event overflowed.
     Sample(Sample),
@@ -288,6 +309,45 @@ pub enum Record {
         out: bool,
         /// Although it could go on.
         preempted: bool,
+    },
+    /// `PERF_RECORD_LOST`: records found no room in the CPU's ring before this one.
+    Lost {
+        /// Process id of who wrote the next one.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// When.
+        time: Time,
+        /// Emulated CPU.
+        cpu: u32,
+        /// Index into [`Session::events`] of the event whose record is next.
+        event: usize,
+        /// How many.
+        lost: u64,
+    },
+    /// `PERF_RECORD_THROTTLE` or `PERF_RECORD_UNTHROTTLE`: an event stands still, or goes on.
+    Throttle {
+        /// Process id of who ran.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// When.
+        time: Time,
+        /// Emulated CPU.
+        cpu: u32,
+        /// Index into [`Session::events`].
+        event: usize,
+        /// It stands still.
+        throttled: bool,
+    },
+    /// `PERF_RECORD_LOST_SAMPLES`: what the tool writes at the end, one for each event with losses.
+    LostSamples {
+        /// When; the record itself says 0.
+        time: Time,
+        /// Index into [`Session::events`].
+        event: usize,
+        /// Records of the event that were lost, samples or not.
+        lost: u64,
     },
     /// `PERF_RECORD_CALLCHAIN_DEFERRED`: the user stack that a cookie stands for.
     CallchainDeferred {
@@ -358,6 +418,19 @@ pub enum Rate {
     Frequency(u64),
 }
 
+/// How the user part of a stack is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UserStack {
+    /// Walked by frame pointer (`--call-graph fp`).
+    #[default]
+    FramePointer,
+    /// Walked by the process's SFrame sections, and by frame pointer where they say nothing
+    /// (`--call-graph sframe`).
+    Sframe,
+    /// Not walked: so many bytes are copied, a multiple of 8 (`--call-graph dwarf`).
+    Dump(u16),
+}
+
 /// One sampled event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -379,6 +452,8 @@ pub struct Event {
     pub exclude_callchain_kernel: bool,
     /// User callchains are deferred to the return to user mode (`--call-graph fp,defer`).
     pub defer: bool,
+    /// How the user part is recorded, if it is not deferred.
+    pub user_stack: UserStack,
     /// `sample_max_stack` (`--max-stack`), 0 for the kernel's default of 127.
     pub max_stack: u16,
 }
@@ -408,6 +483,12 @@ impl Session {
         self.wide != 0
     }
 
+    /// Mappings that are not executable are recorded, too: perf finds unwind tables there for the
+    /// dumps of stacks.
+    pub fn wants_data_mappings(&self) -> bool {
+        self.events.iter().any(|e| e.callchain && matches!(e.user_stack, UserStack::Dump(_)))
+    }
+
     /// The CPUs whose events are open.
     pub fn monitored_cpus(&self) -> impl Iterator<Item = u32> {
         (0..self.cpus.min(64)).filter(|cpu| self.wide >> cpu & 1 != 0)
@@ -423,8 +504,38 @@ impl Record {
             | Record::Fork { time, .. }
             | Record::Exit { time, .. }
             | Record::Switch { time, .. }
+            | Record::Lost { time, .. }
+            | Record::Throttle { time, .. }
+            | Record::LostSamples { time, .. }
             | Record::CallchainDeferred { time, .. } => *time,
             Record::Sample(sample) => sample.time,
+        }
+    }
+
+    /// The CPU that wrote it.
+    pub const fn cpu(&self) -> u32 {
+        match self {
+            Record::Comm { cpu, .. }
+            | Record::Mmap2 { cpu, .. }
+            | Record::Fork { cpu, .. }
+            | Record::Exit { cpu, .. }
+            | Record::Switch { cpu, .. }
+            | Record::Lost { cpu, .. }
+            | Record::Throttle { cpu, .. }
+            | Record::CallchainDeferred { cpu, .. } => *cpu,
+            Record::LostSamples { .. } => 0,
+            Record::Sample(sample) => sample.cpu,
+        }
+    }
+
+    /// Index into [`Session::events`] of the event that it belongs to.
+    pub const fn event(&self) -> usize {
+        match self {
+            Record::Lost { event, .. }
+            | Record::LostSamples { event, .. }
+            | Record::Throttle { event, .. } => *event,
+            Record::Sample(sample) => sample.event,
+            _ => 0,
         }
     }
 }

@@ -231,7 +231,7 @@ impl Drop for Ring {
 
 /// `ring_buffer_has_space`: `CIRC_SPACE`, one byte of which is never used. The reader's position
 /// may be anything.
-const fn has_space(head: u64, tail: u64, size: u64, need: u64, backward: bool) -> bool {
+pub const fn has_space(head: u64, tail: u64, size: u64, need: u64, backward: bool) -> bool {
     if size == 0 {
         return false;
     }

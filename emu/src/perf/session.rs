@@ -2,17 +2,26 @@
 
 use std::rc::Rc;
 
-use crate::perf::opened::Opened;
+use crate::perf::opened::{Opened, Totals};
 use crate::perf::pmu::Counter;
-use crate::perf::record::{EventKind, Record, Session};
+use crate::perf::reader::{Rings, Settings};
+use crate::perf::record::{EventKind, Record, Session, Time};
+use crate::perf::session_attr::Attr;
+use crate::perf::session_encode::Encoder;
 
 /// Perf's part of the kernel state that is not a task's or a CPU's.
 #[derive(Debug)]
 pub struct Perf {
     /// What the profile's reader is told.
     pub session: Session,
+    /// The attributes of its events, and the bytes of its records.
+    pub encoder: Encoder,
+    /// The rings, if their reader is slow.
+    pub rings: Option<Rings>,
     /// For each event of the session: what the contexts that are closed have counted.
     pub totals: Vec<Counter>,
+    /// The same: for how long they were open, and counted.
+    pub times: Vec<Totals>,
     /// Records not yet handed to the exporter. Those of one CPU are in time order.
     pub records: Vec<Record>,
     /// Events that guests opened and can still reach.
@@ -26,7 +35,22 @@ impl Perf {
     pub fn new(session: Session) -> Perf {
         let totals: Vec<Counter> = session.events.iter().map(Counter::new).collect();
         let last_id = totals.len() as u64;
-        Perf { session, totals, records: Vec::new(), opened: Vec::new(), last_id }
+        let encoder = Encoder::new(Attr::all(&session));
+        let times = vec![Totals::default(); totals.len()];
+        let (rings, records, opened) = (None, Vec::new(), Vec::new());
+        Perf { session, encoder, rings, totals, times, records, opened, last_id }
+    }
+
+    /// The session's records are read slowly from now on.
+    pub fn read_slowly(&mut self, settings: Settings) {
+        self.rings = Some(Rings::new(settings, self.session.cpus, self.session.events.len()));
+    }
+
+    /// The records that the tool writes at the end: what each event has lost.
+    pub fn lost_samples(&self, time: Time) -> Vec<Record> {
+        let lost = self.rings.iter().flat_map(|rings| rings.lost().iter().enumerate());
+        let lost = lost.filter(|(_, lost)| **lost > 0);
+        lost.map(|(event, &lost)| Record::LostSamples { time, event, lost }).collect()
     }
 
     /// Whether an event of this kind was asked for.

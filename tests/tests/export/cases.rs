@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use arch::Arch;
 use emu::perf::record::{
-    CpuMode, Event, EventKind, FileId, KernelSymbol, Rate, Raw, Record, Sample, Session, context,
+    CpuMode, Event, EventKind, FileId, KernelSymbol, Rate, Raw, Record, Sample, Session, UserStack,
+    context,
 };
 
 use crate::elf;
@@ -67,6 +68,7 @@ pub fn event(kind: EventKind, name: &str) -> Event {
         exclude_callchain_user: false,
         exclude_callchain_kernel: false,
         defer: false,
+        user_stack: UserStack::FramePointer,
         max_stack: 0,
     }
 }
@@ -88,11 +90,12 @@ fn exec(pid: u32, time: u64, path: &Path, file: FileId) -> Vec<Record> {
     let path = path.to_str().unwrap().to_owned();
     let comm = path.rsplit('/').next().unwrap().chars().take(15).collect();
     vec![
-        Record::Comm { pid, tid: pid, time, comm, exec: true },
+        Record::Comm { pid, tid: pid, time, cpu: 0, comm, exec: true },
         Record::Mmap2 {
             pid,
             tid: pid,
             time: time + 1,
+            cpu: 0,
             addr: elf::TEXT_ADDR,
             len: elf::TEXT_SIZE,
             pgoff: elf::TEXT_OFFSET,
@@ -105,6 +108,7 @@ fn exec(pid: u32, time: u64, path: &Path, file: FileId) -> Vec<Record> {
             pid,
             tid: pid,
             time: time + 2,
+            cpu: 0,
             addr: 0x7fff_f7ff_0000,
             len: 0x2000,
             pgoff: 0,
@@ -131,6 +135,7 @@ fn user(arch: Arch, event: usize, tid: u32, time: u64) -> Sample {
         period: 1000,
         callchain,
         user_lr: (arch == Arch::Aarch64).then_some(USER_FRAMES[1].0),
+        dump: None,
         raw: None,
     }
 }
@@ -228,17 +233,45 @@ fn tracepoints_alone(arch: Arch, dir: &Path) -> Case {
 fn processes(arch: Arch, dir: &Path) -> Case {
     let (first, second) = (executable(arch, dir, "guest"), executable(arch, dir, "second"));
     let mut records = exec(100, 1_000_000, &first, build_id());
-    records.push(Record::Fork { pid: 100, ppid: 100, tid: 101, ptid: 100, time: 1_100_000 });
+    records.push(Record::Fork {
+        pid: 100,
+        ppid: 100,
+        tid: 101,
+        ptid: 100,
+        time: 1_100_000,
+        cpu: 0,
+    });
     let comm = String::from("worker");
-    records.push(Record::Comm { pid: 100, tid: 101, time: 1_200_000, comm, exec: false });
+    records.push(Record::Comm { pid: 100, tid: 101, time: 1_200_000, cpu: 0, comm, exec: false });
     records.push(Record::Sample(user(arch, 0, 101, 2_000_000)));
-    records.push(Record::Fork { pid: 200, ppid: 100, tid: 200, ptid: 101, time: 2_100_000 });
+    records.push(Record::Fork {
+        pid: 200,
+        ppid: 100,
+        tid: 200,
+        ptid: 101,
+        time: 2_100_000,
+        cpu: 0,
+    });
     let child = |time| Record::Sample(Sample { pid: 200, ..user(arch, 0, 200, time) });
     records.push(child(2_200_000));
-    records.push(Record::Exit { pid: 100, ppid: 100, tid: 101, ptid: 100, time: 2_300_000 });
+    records.push(Record::Exit {
+        pid: 100,
+        ppid: 100,
+        tid: 101,
+        ptid: 100,
+        time: 2_300_000,
+        cpu: 0,
+    });
     records.extend(exec(200, 2_400_000, &second, FileId::Inode { ino: 7 }));
     records.push(child(3_000_000));
-    records.push(Record::Exit { pid: 200, ppid: 100, tid: 200, ptid: 100, time: 3_100_000 });
+    records.push(Record::Exit {
+        pid: 200,
+        ppid: 100,
+        tid: 200,
+        ptid: 100,
+        time: 3_100_000,
+        cpu: 0,
+    });
     records.push(Record::Sample(kernel_sample(arch, 0, 100, 3_200_000)));
     let session = session(arch, vec![event(EventKind::Cycles, "cycles")]);
     Case { name: "processes", session, records }

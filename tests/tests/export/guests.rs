@@ -36,13 +36,15 @@ fn records(path: &Path) -> Vec<Record> {
     let elf = Elf::parse(&bytes).unwrap();
     let bias = if elf.header.e_type == goblin::elf::header::ET_DYN { 0x5555_5555_4000 } else { 0 };
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-    let mut records = vec![Record::Comm { pid: 100, tid: 100, time: 1000, comm: name, exec: true }];
+    let mut records =
+        vec![Record::Comm { pid: 100, tid: 100, time: 1000, cpu: 0, comm: name, exec: true }];
     for p in elf.program_headers.iter().filter(|p| p.p_type == PT_LOAD && p.is_executable()) {
         let start = p.p_vaddr & !0xfff;
         records.push(Record::Mmap2 {
             pid: 100,
             tid: 100,
             time: 1000,
+            cpu: 0,
             addr: bias + start,
             len: (p.p_vaddr + p.p_memsz - start).next_multiple_of(0x1000),
             pgoff: p.p_offset & !0xfff,
@@ -79,6 +81,7 @@ fn records(path: &Path) -> Vec<Record> {
             period: 1,
             callchain: vec![context::USER, ip],
             user_lr: None,
+            dump: None,
             raw: None,
         }));
     }

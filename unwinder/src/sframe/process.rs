@@ -13,7 +13,8 @@
 
 use arch::Regs;
 
-use super::Registry;
+use super::registry::LookupError;
+use super::{ErrorKind, Found, Registry};
 use crate::fp::unwind_user::{self, MAX_ENTRIES};
 use crate::step::{Caller, apply};
 use crate::unwind::kernel_row;
@@ -40,6 +41,33 @@ pub fn walk(
     End::Limit
 }
 
+/// The same in a context that may not bring pages in: memory that is absent ends the walk, also if
+/// it is a section's, and no section is removed.
+pub fn walk_present(
+    registry: &Registry,
+    regs: &Regs,
+    max: usize,
+    memory: &mut impl Memory,
+    store: &mut impl FnMut(u64),
+) -> End {
+    let mut address: CodeAddress = InstructionPointer(regs.pc).into();
+    let mut registers = Registers::of_thread(regs);
+    for _ in 0..max.min(MAX_ENTRIES) {
+        store(address.value());
+        let found = match registry.find(address.lookup(), memory) {
+            Err(LookupError::Fault(error)) if error.kind == ErrorKind::Unreadable => {
+                return End::Table(error.into());
+            }
+            found => found.ok(),
+        };
+        match apply_or_frame_record(found, address, &registers, memory) {
+            Ok(caller) => (address, registers) = (caller.address, kernel_registers(&caller)),
+            Err(end) => return end,
+        }
+    }
+    End::Limit
+}
+
 /// One step.
 ///
 /// # Errors
@@ -52,6 +80,16 @@ pub fn step(
     memory: &mut impl Memory,
 ) -> Result<Caller, End> {
     let found = registry.lookup(address.lookup(), memory).ok();
+    apply_or_frame_record(found, address, registers, memory)
+}
+
+/// By the row, or by frame record if there is none or the kernel refuses it.
+fn apply_or_frame_record(
+    found: Option<Found>,
+    address: CodeAddress,
+    registers: &Registers,
+    memory: &mut impl Memory,
+) -> Result<Caller, End> {
     match found.and_then(|found| kernel_row(found, address, registers)) {
         Some(row) => apply(&row, address, registers, &[], memory),
         None => unwind_user::step(registers, memory),

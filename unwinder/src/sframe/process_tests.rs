@@ -129,6 +129,38 @@ fn a_trampoline_is_left_to_the_frame_record() {
     assert!(found.is_some() && found == by_record, "{found:x?}");
 }
 
+/// What is present is walked as ever; an absent section or stack ends the walk, and the list stays.
+#[test]
+fn a_walk_of_what_is_present_ends_where_that_ends() {
+    let mut regs = Regs::new(Arch::X86_64);
+    regs.pc = 0x1000;
+    regs.set_sp(STACK);
+    regs.gp[Arch::X86_64.fp()] = STACK + 32;
+    let walked = |registry: &Registry, process: &mut Process| {
+        let mut found = Vec::new();
+        let end = walk_present(registry, &regs, 99, process, &mut |ip| found.push(ip));
+        (found, end)
+    };
+    let (mut registry, mut process) = crafted();
+    let mut faultable = Vec::new();
+    let end = walk(&mut registry, &regs, 99, &mut process, &mut |ip| faultable.push(ip));
+    assert!(faultable.len() > 2, "{faultable:x?}");
+    assert_eq!(walked(&registry, &mut process), (faultable, end));
+
+    let stack = process.0.pop();
+    let (found, end) = walked(&registry, &mut process);
+    assert_eq!((found, end), (vec![0x1000], End::BadRead { address: STACK + 8 }));
+
+    process.0 = stack.into_iter().collect();
+    let (found, end) = walked(&registry, &mut process);
+    assert_eq!(found, [0x1000], "no frame record is tried");
+    assert!(matches!(end, End::Table(_)), "{end}");
+    assert_eq!(registry.len(), 1);
+    let mut later = Vec::new();
+    walk(&mut registry, &regs, 99, &mut process, &mut |ip| later.push(ip));
+    assert!(later.len() > 1 && registry.is_empty(), "{later:x?}");
+}
+
 #[test]
 fn a_section_that_is_gone_is_dropped() {
     let (mut registry, mut process) = crafted();

@@ -151,8 +151,8 @@ pub enum LookupError {
     /// The section does not cover the address.
     #[error("the section does not cover the address")]
     NotCovered,
-    /// The section cannot be read or is broken, and was removed.
-    #[error("{0}; the section was removed")]
+    /// The section cannot be read or is broken.
+    #[error("{0}")]
     Fault(Error),
 }
 
@@ -263,22 +263,34 @@ impl Registry {
         ip: LookupAddress,
         memory: &mut impl Memory,
     ) -> Result<Found, LookupError> {
-        let ip = ip.value();
-        let below = self.sections.range(..=ip).next_back();
-        let (_, section) = below.ok_or(LookupError::NoSection)?;
-        if !section.text.contains(&ip) {
-            return Err(LookupError::NoSection);
+        let found = self.find(ip, memory);
+        if let Err(LookupError::Fault(_)) = found
+            && let Some(section) = self.section(ip.value())
+        {
+            let start = section.sframe.start;
+            self.sections.retain(|_, s| s.sframe.start != start);
         }
+        found
+    }
+
+    /// The same for those who may not change the list: a broken section stays.
+    ///
+    /// # Errors
+    ///
+    /// [`LookupError`]: there is no row.
+    pub fn find(&self, ip: LookupAddress, memory: &mut impl Memory) -> Result<Found, LookupError> {
+        let section = self.section(ip.value()).ok_or(LookupError::NoSection)?;
         let mut source = User { memory, start: section.sframe.start };
-        match section.lookup(&mut source, ip) {
-            Ok(found) => Ok(found),
-            Err(Miss::NotCovered) => Err(LookupError::NotCovered),
-            Err(Miss::Bad(error)) => {
-                let start = section.sframe.start;
-                self.sections.retain(|_, s| s.sframe.start != start);
-                Err(LookupError::Fault(error))
-            }
-        }
+        section.lookup(&mut source, ip.value()).map_err(|miss| match miss {
+            Miss::NotCovered => LookupError::NotCovered,
+            Miss::Bad(error) => LookupError::Fault(error),
+        })
+    }
+
+    /// The section for this address.
+    fn section(&self, ip: u64) -> Option<&Section> {
+        let (_, section) = self.sections.range(..=ip).next_back()?;
+        section.text.contains(&ip).then_some(section)
     }
 }
 

@@ -4,11 +4,11 @@
 
 use arch::Arch;
 
-use super::attr::Attr;
 use super::tracing_data;
 use crate::export::ExportError;
 use crate::perf::abi::{ATTR_SIZE, feature};
 use crate::perf::record::{Sample, Session, Time};
+use crate::perf::session_attr::Attr;
 
 /// Host name in the header.
 pub const HOSTNAME: &str = "emu";
@@ -148,8 +148,8 @@ fn count(n: usize, what: &'static str) -> Result<Vec<u8>, ExportError> {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, session};
     use crate::perf::record::EventKind;
+    use crate::perf::testing::{event, session};
 
     #[test]
     fn strings_are_padded_with_at_least_one_nul() {

@@ -10,10 +10,10 @@
 //! 6.1 and in the source of later ones). `[kernel.kallsyms]` must exist, or
 //! `perf report` warns; so it is put where no function is.
 
-use super::records::{Encoder, kernel_mmap, ksymbol};
 use crate::perf::abi::{KSYMBOL_TYPE_OOL, record};
 use crate::perf::encode::{Mmap2, push_marker, push_padded};
 use crate::perf::record::{FileId, KernelSymbol, Session};
+use crate::perf::session_encode::{Encoder, kernel_mmap, ksymbol};
 
 /// Length of the map of the kernel image, and granule of its place.
 const PAGE: u64 = 4096;
@@ -34,7 +34,7 @@ pub fn preamble(session: &Session, encoder: &Encoder) -> Vec<u8> {
             body.extend(KSYMBOL_TYPE_OOL.to_le_bytes());
             body.extend(0u16.to_le_bytes()); // flags: registered
             push_padded(&mut body, f.name);
-            encoder.push(&mut out, &ksymbol(body), 0);
+            encoder.push(&mut out, &ksymbol(body));
         }
     }
     push_marker(&mut out, record::FINISHED_INIT);
@@ -85,16 +85,16 @@ fn kernel_map(functions: &[Function<'_>], encoder: &Encoder, out: &mut Vec<u8>) 
         flags: 2,
     };
     let body = map.body(&FileId::None, b"[kernel.kallsyms]_text");
-    encoder.push(out, &kernel_mmap(body), 0);
+    encoder.push(out, &kernel_mmap(body));
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::perf_data::attr::Attr;
-    use crate::export::testing::{event, session};
     use crate::perf::record::EventKind;
+    use crate::perf::session_attr::Attr;
+    use crate::perf::testing::{event, session};
     use arch::Arch;
 
     fn symbol(addr: u64, len: u64, name: &str) -> KernelSymbol {

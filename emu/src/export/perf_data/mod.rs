@@ -11,11 +11,9 @@
 //! and features follow at the end, which makes a run that was interrupted end
 //! in a whole file too.
 
-pub mod attr;
 pub mod features;
 mod kernel;
 mod pipe;
-pub mod records;
 mod stream;
 pub mod tracing_data;
 
@@ -23,13 +21,13 @@ use std::io::{Seek, SeekFrom, Write};
 
 pub use pipe::PerfDataPipe;
 
-use self::attr::Attr;
 use self::features::Summary;
-use self::records::Encoder;
 use self::stream::RecordStream;
 use super::{ExportError, Sink};
 use crate::perf::abi::{ATTR_SIZE, FILE_HEADER_SIZE, MAGIC};
 use crate::perf::record::{Record, Session};
+use crate::perf::session_attr::Attr;
+use crate::perf::session_encode::Encoder;
 
 /// Bytes of `struct perf_file_attr`: an attribute and the section of its ids.
 const FILE_ATTR_SIZE: u64 = ATTR_SIZE as u64 + 16;
@@ -158,8 +156,8 @@ fn data_offset(events: usize) -> u64 {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session};
     use crate::perf::record::EventKind;
+    use crate::perf::testing::{event, sample, session};
     use arch::Arch;
     use std::io::Cursor;
 

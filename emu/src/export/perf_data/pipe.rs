@@ -3,14 +3,14 @@
 
 use std::io::Write;
 
-use super::attr::Attr;
-use super::records::Encoder;
 use super::stream::RecordStream;
 use super::{features, kernel, tracing_data};
 use crate::export::{ExportError, Sink};
 use crate::perf::abi::{EVENT_UPDATE_NAME, MAGIC, PIPE_HEADER_SIZE, record};
 use crate::perf::encode::{begin, end, push_padded};
 use crate::perf::record::{Record, Session};
+use crate::perf::session_attr::Attr;
+use crate::perf::session_encode::Encoder;
 
 /// Longest name of an event in a stream; a record's size has 16 bits.
 const MAX_NAME: usize = 1024;
@@ -117,8 +117,8 @@ fn header_tracing_data(section: &[u8], out: &mut Vec<u8>) {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, session};
     use crate::perf::record::EventKind;
+    use crate::perf::testing::{event, session};
     use arch::Arch;
 
     #[test]

@@ -3,11 +3,11 @@
 
 use std::io::{self, Write};
 
-use super::records::Encoder;
 use crate::export::ExportError;
 use crate::perf::abi::record;
 use crate::perf::encode::push_marker;
 use crate::perf::record::Record;
+use crate::perf::session_encode::Encoder;
 
 /// Bytes of records between two `PERF_RECORD_FINISHED_ROUND`.
 ///

@@ -83,8 +83,8 @@ fn push_text(b: &mut Vec<u8>, text: &str) {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, session};
     use crate::perf::record::EventKind;
+    use crate::perf::testing::{event, session};
     use arch::Arch;
 
     #[test]

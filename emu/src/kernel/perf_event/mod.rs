@@ -17,7 +17,7 @@
 //! which Linux answers with SIGBUS. Of interrupted kernel code only pc, sp and frame pointer are
 //! known: `PERF_SAMPLE_REGS_INTR` has zeros for the rest. `PERF_SAMPLE_READ` of an inherited event
 //! has the count of all its tasks, where Linux has that of the one that is sampled. Events are
-//! neither throttled nor multiplexed. `poll` of a ring is level-triggered by wake-ups, as in
+//! not multiplexed. `poll` of a ring is level-triggered by wake-ups, as in
 //! Linux: it tells each of them once.
 
 pub mod contexts;

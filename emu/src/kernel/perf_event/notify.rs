@@ -97,6 +97,9 @@ impl State {
 
     /// `perf_event_wakeup`, in irq_work.
     pub fn run_wakeups(&mut self) {
+        if let Some(rings) = &mut self.perf.rings {
+            rings.wake(self.cpu.id, self.cpu.clock);
+        }
         let events = std::mem::take(&mut self.cpu.wakeups);
         if events.is_empty() {
             return;

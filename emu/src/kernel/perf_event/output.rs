@@ -18,11 +18,10 @@ use crate::perf::context::{Instance, Output};
 use crate::perf::encode::{Body, Fields, SampleId};
 use crate::perf::opened::{Opened, Target};
 use crate::perf::payload;
+use crate::perf::reader::Written;
 use crate::perf::record::{FileId, Record, Sample};
 use crate::perf::ring::{self, How};
-
-/// Longest record: its size has 16 bits.
-const LONGEST: u64 = 65535;
+use crate::perf::session::Perf;
 
 /// Flags of events that get records of tasks.
 const TASK: u64 = flag::COMM | flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::TASK;
@@ -44,7 +43,11 @@ fn wants(event: &Opened, record: &Record) -> bool {
         Record::Fork { .. } | Record::Exit { .. } => event.attr.has(TASK),
         Record::Switch { .. } => event.attr.has(flag::CONTEXT_SWITCH),
         Record::CallchainDeferred { .. } => event.attr.has(flag::DEFER_OUTPUT),
-        Record::Sample(_) => false,
+        // Of the session's rings.
+        Record::Sample(_)
+        | Record::Lost { .. }
+        | Record::LostSamples { .. }
+        | Record::Throttle { .. } => false,
     }
 }
 
@@ -55,7 +58,35 @@ impl State {
     /// A record goes to the profile and to the rings of the present task's and CPU's events.
     pub fn record(&mut self, record: Record) {
         self.record_in_rings(&record);
-        self.perf.records.push(record);
+        self.record_in_profile(record);
+    }
+
+    /// A record of the session goes into the CPU's ring, and from there into the profile. Without a
+    /// slow reader there is always room. Whether it was written.
+    pub fn record_in_profile(&mut self, record: Record) -> bool {
+        let (now, cpu) = (self.cpu.clock, self.cpu.id);
+        let Perf { rings, encoder, records, .. } = &mut self.perf;
+        let Some(rings) = rings else {
+            records.push(record);
+            return true;
+        };
+        let event = record.event();
+        let (pid, tid) = (self.task.pid, self.task.tid);
+        let mut told = Record::Lost { pid, tid, time: now, cpu, event, lost: 0 };
+        let (len, lost_len) = (encoder.len(&record), encoder.len(&told));
+        let written = rings.write(cpu, now, len, lost_len, event);
+        let Written::Fits { lost: before, wake } = written else { return false };
+        if let Record::Lost { lost, .. } = &mut told
+            && before > 0
+        {
+            *lost = before;
+            records.push(told);
+        }
+        records.push(record);
+        if wake {
+            self.cpu.irq_work.queue_wakeup();
+        }
+        true
     }
 
     /// The same, without the profile.
@@ -105,6 +136,14 @@ impl State {
             (listed && wanted(opened)).then(|| (opened.clone(), i.switch.stream_id))
         };
         self.instances().filter_map(|(_, _, instance)| receives(instance)).collect()
+    }
+
+    /// `PERF_RECORD_THROTTLE` or `PERF_RECORD_UNTHROTTLE` of an event that a guest opened.
+    pub fn throttle_in_ring(&mut self, event: &Rc<Opened>, stream_id: u64, throttled: bool) {
+        let id = self.own_id(event, stream_id);
+        let words = [id.time, id.id, id.stream_id];
+        let body = Body::throttle(throttled, words, self.task.pid, self.task.tid);
+        self.write_body(event, &body, stream_id);
     }
 
     fn write_body(&mut self, event: &Rc<Opened>, body: &Body, stream_id: u64) {
@@ -198,41 +237,6 @@ impl State {
         }
         fields.push(attr.sample_type, &mut bytes);
         self.write_ring(event, &bytes, instance.switch.stream_id, true);
-    }
-
-    /// User registers by mask. An NMI of x86 that hits the kernel does not know those that the
-    /// called functions keep.
-    fn user_values(&self, mask: u64, at: &Interrupted, user: &Regs) -> Vec<u64> {
-        const KEPT: [usize; 5] = {
-            use arch::x86_64::regs::{R12, R13, R14, R15, RBX};
-            [RBX, R12, R13, R14, R15]
-        };
-        let mut regs = *user;
-        let in_kernel = matches!(at, Interrupted::Kernel { .. });
-        if self.arch == Arch::X86_64 && in_kernel && self.cpu.level() == 3 {
-            KEPT.iter().for_each(|&kept| regs.gp[kept] = u64::MAX);
-        }
-        perf_regs::values(&regs, mask)
-    }
-
-    /// The user stack from its pointer up: so many bytes as fit into the record, and how many of
-    /// them are present.
-    fn user_stack(&self, user: &Regs, wanted: u32, used: u64) -> (Vec<u8>, u64) {
-        const PIECE: usize = 8;
-        let sp = user.sp();
-        let below = self.arch.task_size().saturating_sub(sp);
-        // The length before the bytes is in the record already; the one behind them is not.
-        let room = LONGEST.saturating_sub(used + 8);
-        let len = u64::from(wanted).min(below).min(room) & !7;
-        let mut bytes = vec![0; len as usize];
-        let mut read = 0;
-        for piece in bytes.chunks_mut(PIECE) {
-            if !self.mm.peek(&self.arena, sp + read, piece) {
-                break;
-            }
-            read += piece.len() as u64;
-        }
-        (bytes, read)
     }
 }
 

@@ -8,13 +8,13 @@ use arch::{Arch, Errno};
 use tempfile::TempDir;
 
 use super::call;
-use crate::export::testing;
 use crate::kernel::exec::{Program, exec};
 use crate::kernel::state::{Config, State};
 use crate::kernel::task::rlimit;
 use crate::loader::crafted::{BUILD_ID, Elf, NOTE_AT};
 use crate::mem::PAGE;
 use crate::perf::record::{EventKind, FileId};
+use crate::perf::testing;
 
 /// Two pages for arguments; what is above them is not mapped.
 const AT: u64 = 0x10_0000_0000;

@@ -11,7 +11,8 @@ use crate::laws::hazard::Hazard;
 use crate::laws::law::Mode;
 use crate::laws::moment::{Capture, CpuView, Machine, Now, TaskView, UserRegs, What};
 use crate::laws::watch::Laws;
-use crate::perf::record::{CpuMode, Event, EventKind, Rate, Record, Sample};
+use crate::perf::callchain::Limits;
+use crate::perf::record::{CpuMode, Event, EventKind, Rate, Record, Sample, UserStack};
 
 /// A machine that a test moves by hand, with the monitor of one law.
 pub struct Script {
@@ -47,6 +48,7 @@ impl Script {
             mode,
             cpus: 1,
             clock: Clock { granularity: 100, start: 0 },
+            callchains: Limits::default(),
         };
         let event = Event {
             kind: EventKind::Cycles,
@@ -58,6 +60,7 @@ impl Script {
             exclude_callchain_user: false,
             exclude_callchain_kernel: false,
             defer: true,
+            user_stack: UserStack::default(),
             max_stack: 2,
         };
         let laws = Laws::new(machine, |number| number == law);
@@ -193,6 +196,7 @@ impl Script {
                 period: 1,
                 callchain: callchain.to_vec(),
                 user_lr: None,
+                dump: None,
                 raw: None,
             }));
         })

@@ -13,7 +13,7 @@ use emu::kernel::{Kernel, run, symbols};
 use emu::loader::auxv::Aux;
 use emu::loader::{self, stack};
 use emu::perf::event::{self, Defaults};
-use emu::perf::record::{Rate, Session};
+use emu::perf::record::{Rate, Session, UserStack};
 use guests::Catalogue;
 
 use crate::Result;
@@ -116,6 +116,7 @@ fn session(setup: &Setup<'_>) -> Result<impl FnOnce(Arch) -> Session + use<>> {
                 exclude_callchain_user: false,
                 exclude_callchain_kernel: false,
                 defer: setup.defer,
+                user_stack: UserStack::default(),
                 max_stack: 0,
             };
             event::parse("cycles", defaults)?

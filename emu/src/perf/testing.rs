@@ -3,7 +3,7 @@
 use arch::Arch;
 
 use crate::perf::record::{
-    CpuMode, Event, EventKind, FileId, KernelSymbol, Rate, Record, Sample, Session,
+    CpuMode, Event, EventKind, FileId, KernelSymbol, Rate, Record, Sample, Session, UserStack,
 };
 
 /// An event with callchains and a period of 1000.
@@ -18,6 +18,7 @@ pub fn event(kind: EventKind, name: &str) -> Event {
         exclude_callchain_user: false,
         exclude_callchain_kernel: false,
         defer: false,
+        user_stack: UserStack::default(),
         max_stack: 0,
     }
 }
@@ -49,6 +50,7 @@ pub fn sample(event: usize, time: u64) -> Sample {
         period: 1000,
         callchain: Vec::new(),
         user_lr: None,
+        dump: None,
         raw: None,
     }
 }
@@ -56,11 +58,12 @@ pub fn sample(event: usize, time: u64) -> Sample {
 /// Process 100 runs `path`, mapped at 0x400000.
 pub fn start(path: &str) -> Vec<Record> {
     vec![
-        Record::Comm { pid: 100, tid: 100, time: 1, comm: "guest".into(), exec: true },
+        Record::Comm { pid: 100, tid: 100, time: 1, cpu: 0, comm: "guest".into(), exec: true },
         Record::Mmap2 {
             pid: 100,
             tid: 100,
             time: 1,
+            cpu: 0,
             addr: 0x40_0000,
             len: 0x10_0000,
             pgoff: 0,
@@ -69,6 +72,6 @@ pub fn start(path: &str) -> Vec<Record> {
             flags: 2,
             path: path.into(),
         },
-        Record::Fork { pid: 100, ppid: 100, tid: 101, ptid: 100, time: 1 },
+        Record::Fork { pid: 100, ppid: 100, tid: 101, ptid: 100, time: 1, cpu: 0 },
     ]
 }

@@ -4,7 +4,7 @@ use arch::Arch;
 
 use crate::perf::abi::{ATTR_SIZE, event_type, flag, read_format, sample_type};
 use crate::perf::formats;
-use crate::perf::record::{Event, EventKind, Rate, Session};
+use crate::perf::record::{Event, EventKind, Rate, Session, UserStack};
 
 /// Mask of the link register in `sample_regs_user` (`PERF_REG_ARM64_LR`).
 const REGS_USER_LR: u64 = 1 << 30;
@@ -28,6 +28,8 @@ pub struct Attr {
     pub flags: u64,
     /// `sample_regs_user`
     pub regs_user: u64,
+    /// `sample_stack_user`, bytes
+    pub stack_user: u16,
     /// `sample_max_stack`
     pub max_stack: u16,
 }
@@ -36,10 +38,14 @@ impl Attr {
     /// The attributes of all events of `session`, in order.
     pub fn all(session: &Session) -> Vec<Attr> {
         let several = session.events.len() > 1;
-        (1..)
+        let mut attrs: Vec<Attr> = (1..)
             .zip(&session.events)
             .map(|(id, event)| Attr::new(session.arch, event, id, several))
-            .collect()
+            .collect();
+        if let (Some(first), true) = (attrs.first_mut(), session.wants_data_mappings()) {
+            first.flags |= flag::MMAP_DATA;
+        }
+        attrs
     }
 
     fn new(arch: Arch, event: &Event, id: u64, several: bool) -> Attr {
@@ -60,10 +66,18 @@ impl Attr {
             // record's layout: the id must be at the same place for all events.
             sample_type |= sample_type::IDENTIFIER;
         }
-        let mut regs_user = 0;
-        if arch == Arch::Aarch64 && event.callchain {
-            sample_type |= sample_type::REGS_USER;
-            regs_user = REGS_USER_LR;
+        let (mut regs_user, mut stack_user) = (0, 0);
+        match event.user_stack {
+            UserStack::Dump(size) if event.callchain => {
+                sample_type |= sample_type::REGS_USER | sample_type::STACK_USER;
+                (regs_user, stack_user) = (arch.perf_regs_mask(), size);
+            }
+            // A tool repairs the caller of a leaf function from it.
+            UserStack::FramePointer if event.callchain && arch == Arch::Aarch64 => {
+                sample_type |= sample_type::REGS_USER;
+                regs_user = REGS_USER_LR;
+            }
+            _ => {}
         }
         let (period_or_freq, freq) = match event.rate {
             Rate::Period(n) => (n, 0),
@@ -78,6 +92,7 @@ impl Attr {
             sample_type,
             flags: flags(event, id == 1) | freq,
             regs_user,
+            stack_user,
             max_stack: event.max_stack,
         }
     }
@@ -99,7 +114,8 @@ impl Attr {
         b.extend(self.flags.to_le_bytes());
         b.resize(80, 0); // wakeup_events to branch_sample_type
         b.extend(self.regs_user.to_le_bytes());
-        b.resize(108, 0); // sample_stack_user to aux_watermark
+        b.extend(u32::from(self.stack_user).to_le_bytes());
+        b.resize(108, 0); // clockid to aux_watermark
         b.extend(self.max_stack.to_le_bytes());
         b.resize(ATTR_SIZE as usize, 0);
         b
@@ -176,7 +192,7 @@ fn flags(event: &Event, first: bool) -> u64 {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, session};
+    use crate::perf::testing::{event, session};
 
     #[test]
     fn layout_of_a_cycles_event_on_aarch64() {

@@ -1,11 +1,10 @@
 //! The session's [`Record`]s to bytes.
 
-use super::attr::Attr;
-use crate::export::ExportError;
 use crate::perf::abi::{misc, record};
-use crate::perf::encode::{Body, Fields, SampleId};
+use crate::perf::encode::{Body, Fields, SampleId, id_of};
 use crate::perf::payload;
-use crate::perf::record::{FileId, Record, Sample};
+use crate::perf::record::{FileId, Record, Sample, Time};
+use crate::perf::session_attr::Attr;
 
 /// Most callchain entries in a sample. The 16-bit size of a record holds about
 /// 8,170; the kernel drops a sample that does not fit, the writer its outermost
@@ -14,6 +13,20 @@ pub const MAX_CHAIN: usize = 8000;
 /// Build id of a vDSO that has none. perf takes `[vdso]` for its own process's
 /// and names its functions, unless a build id says that it is another.
 const VDSO_BUILD_ID: &[u8; 20] = b"vdso of the emulator";
+
+/// A sample names an event that the session does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a sample at time {time} ns belongs to event {event}, but the session has {events}; this is a bug in emu, please report it"
+)]
+pub struct UnknownEvent {
+    /// Index in the sample.
+    pub event: usize,
+    /// Number of events in the session.
+    pub events: usize,
+    /// Time of the sample, nanoseconds.
+    pub time: Time,
+}
 
 /// Turns records into bytes, by the events' attributes.
 #[derive(Debug)]
@@ -36,32 +49,51 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// [`ExportError::UnknownEvent`] if a sample's event is not in the session.
-    pub fn record(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), ExportError> {
+    /// [`UnknownEvent`] if a sample's event is not in the session.
+    pub fn record(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), UnknownEvent> {
         let named = named_vdso(record);
         match (Body::of(named.as_ref().unwrap_or(record)), record) {
-            (Some(body), _) => self.push(out, &body, record.time()),
+            (Some(body), Record::LostSamples { event, .. }) => {
+                // The tool's own, which has no time.
+                let id = id_of(*event);
+                self.push_with(out, &body, SampleId { id, stream_id: id, ..SampleId::default() });
+            }
+            (Some(body), _) => {
+                let (pid, tid, time, cpu) = (body.pid, body.tid, record.time(), record.cpu());
+                // Id 0 is the first event's, as for the records that perf itself makes.
+                let id = if time == 0 { 0 } else { id_of(record.event()) };
+                self.push_with(out, &body, SampleId { pid, tid, time, id, stream_id: id, cpu });
+            }
             (None, Record::Sample(sample)) => self.sample(sample, out)?,
             (None, _) => {}
         }
         Ok(())
     }
 
-    /// Appends a record other than a sample: header, body and trailer. The trailer's CPU is 0.
-    pub fn push(&self, out: &mut Vec<u8>, body: &Body, time: u64) {
-        // Id 0 is the first event's, as for the records that perf itself makes.
-        let id = if time == 0 { 0 } else { self.attrs[0].id };
-        let (pid, tid) = (body.pid, body.tid);
-        let id = SampleId { pid, tid, time, id, stream_id: id, cpu: 0 };
+    /// Appends a record that the tool made before the first of the kernel's: without a time.
+    pub fn push(&self, out: &mut Vec<u8>, body: &Body) {
+        let id = SampleId { pid: body.pid, tid: body.tid, ..SampleId::default() };
+        self.push_with(out, body, id);
+    }
+
+    /// Appends header, body and a trailer of `id`; all events have the same words there.
+    fn push_with(&self, out: &mut Vec<u8>, body: &Body, id: SampleId) {
         body.push(self.attrs[0].sample_type, &id, out);
     }
 
-    fn sample(&self, s: &Sample, out: &mut Vec<u8>) -> Result<(), ExportError> {
-        let attr = self.attrs.get(s.event).ok_or(ExportError::UnknownEvent {
-            event: s.event,
-            events: self.attrs.len(),
-            time: s.time,
-        })?;
+    /// Bytes of a record in a ring; 0 if its event is not in the session.
+    pub fn len(&self, record: &Record) -> u64 {
+        let mut bytes = Vec::new();
+        match self.record(record, &mut bytes) {
+            Ok(()) => bytes.len() as u64,
+            Err(_) => 0,
+        }
+    }
+
+    fn sample(&self, s: &Sample, out: &mut Vec<u8>) -> Result<(), UnknownEvent> {
+        let (event, events) = (s.event, self.attrs.len());
+        let unknown = UnknownEvent { event, events, time: s.time };
+        let attr = self.attrs.get(s.event).ok_or(unknown)?;
         let payload = s.raw.as_ref().map(|raw| payload::payload(raw, s.tid)).unwrap_or_default();
         let fields = Fields {
             mode: s.mode,
@@ -79,8 +111,11 @@ impl Encoder {
             read: &[],
             callchain: &s.callchain[..s.callchain.len().min(MAX_CHAIN)],
             raw: &payload,
-            regs_user: s.user_lr.as_ref().map(std::slice::from_ref),
-            stack_user: (&[], 0),
+            regs_user: match &s.dump {
+                Some(dump) => dump.regs.as_deref(),
+                None => s.user_lr.as_ref().map(std::slice::from_ref),
+            },
+            stack_user: s.dump.as_ref().map_or((&[], 0), |dump| (&dump.stack, dump.read)),
             regs_intr: None,
         };
         fields.push(attr.sample_type, out);
@@ -116,10 +151,10 @@ pub fn kernel_mmap(bytes: Vec<u8>) -> Body {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
-    use crate::export::testing::{event, sample, session};
     use crate::perf::encode::push_padded;
     use crate::perf::record::CpuMode;
     use crate::perf::record::{EventKind, Raw, context};
+    use crate::perf::testing::{event, sample, session};
     use arch::Arch;
 
     fn encoder(arch: Arch, kinds: &[EventKind]) -> Encoder {
@@ -140,11 +175,17 @@ mod tests {
     #[test]
     fn comm() {
         let e = encoder(Arch::X86_64, &[EventKind::Cycles]);
-        let r =
-            Record::Comm { pid: 2, tid: 3, time: 9, comm: "0123456789abcdefgh".into(), exec: true };
+        let r = Record::Comm {
+            pid: 2,
+            tid: 3,
+            time: 9,
+            cpu: 5,
+            comm: "0123456789abcdefgh".into(),
+            exec: true,
+        };
         let mut want = vec![3, 0, 0, 0, 0, 0x20, 56, 0, 2, 0, 0, 0, 3, 0, 0, 0];
         want.extend(b"0123456789abcde\0");
-        want.extend(words(&[3 << 32 | 2, 9, 0]));
+        want.extend(words(&[3 << 32 | 2, 9, 5]));
         assert_eq!(bytes(&e, &r), want);
     }
 
@@ -155,6 +196,7 @@ mod tests {
             pid: 1,
             tid: 1,
             time: 7,
+            cpu: 0,
             addr: 0x40_1000,
             len: 0x2000,
             pgoff: 0x1000,
@@ -190,10 +232,10 @@ mod tests {
     #[test]
     fn fork_and_exit() {
         let e = encoder(Arch::X86_64, &[EventKind::Cycles, EventKind::CpuClock]);
-        let fork = Record::Fork { pid: 5, ppid: 1, tid: 6, ptid: 2, time: 8 };
-        let want = words(&[7 | 64 << 48, 1 << 32 | 5, 2 << 32 | 6, 8, 2 << 32 | 1, 8, 0, 1]);
+        let fork = Record::Fork { pid: 5, ppid: 1, tid: 6, ptid: 2, time: 8, cpu: 3 };
+        let want = words(&[7 | 64 << 48, 1 << 32 | 5, 2 << 32 | 6, 8, 2 << 32 | 1, 8, 3, 1]);
         assert_eq!(bytes(&e, &fork), want);
-        let exit = Record::Exit { pid: 5, ppid: 1, tid: 6, ptid: 2, time: 8 };
+        let exit = Record::Exit { pid: 5, ppid: 1, tid: 6, ptid: 2, time: 8, cpu: 3 };
         let b = bytes(&e, &exit);
         assert_eq!(b[0], 4);
         assert_eq!(b[32..40], words(&[6 << 32 | 5])[..]);
@@ -265,6 +307,6 @@ mod tests {
     fn unknown_event() {
         let e = encoder(Arch::X86_64, &[EventKind::Cycles]);
         let err = e.record(&Record::Sample(sample(1, 5)), &mut Vec::new()).unwrap_err();
-        assert!(matches!(err, ExportError::UnknownEvent { event: 1, events: 1, time: 5 }));
+        assert!(matches!(err, UnknownEvent { event: 1, events: 1, time: 5 }));
     }
 }
