@@ -82,6 +82,7 @@ pub fn start(
         cpus: machine.cpus,
         aslr: machine.aslr,
         perf_event_paranoid: machine.sysctl,
+        ..Config::default()
     };
     let session = |arch| Session {
         arch,

@@ -26,6 +26,7 @@ pub mod check_table;
 pub mod columns;
 mod cpu_list;
 pub mod death;
+mod deferring;
 pub mod explain;
 pub mod extract;
 pub mod files;

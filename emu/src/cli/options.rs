@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::cli::cpu_list::{CpuList, cpu_list};
+use crate::cli::deferring::DeferringOptions;
 use crate::cli::explain::ExplainOptions;
 use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
@@ -276,6 +277,9 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "DESIGN", default_value = "mask",
         value_parser = ["mask", "cookie", "timestamp", "per-work"])]
     pub deferred: String,
+    /// See [`DeferringOptions`].
+    #[command(flatten)]
+    pub deferring: DeferringOptions,
     /// Write deferred callchains merged, for perf older than 7
     #[arg(long)]
     pub merge: bool,

@@ -7,6 +7,7 @@ use std::path::Path;
 use arch::Arch;
 
 use crate::cli::death::{Death, Report};
+use crate::cli::deferring;
 use crate::cli::files;
 use crate::cli::grades;
 use crate::cli::laws;
@@ -124,6 +125,7 @@ pub fn prepare(
     if sampling.call_graph == Some(CallGraph::DeferredSframe) {
         state.use_sframe();
     }
+    sampling.deferring.prepare(&mut state)?;
     Ok(state)
 }
 
@@ -168,6 +170,11 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
         let broken = laws.as_ref().is_some_and(|l| l.fatal().is_some());
         report(state, options, world, &outcome, broken, shown, &mut profile.tally);
     });
+    if let (false, tracers) = (options.output.quiet, kernel.with(|s| deferring::summary(s)))
+        && !tracers.is_empty()
+    {
+        to_stderr(&format!("\n{tracers}"));
+    }
     if let Some(laws) = &laws {
         to_stderr(&format!("\n{}\n", laws.counts().summary()));
     }

@@ -76,7 +76,7 @@ impl State {
 
     /// The task that is not dead and has this thread id.
     pub fn find_tid(&self, tid: u32) -> Option<TaskId> {
-        self.tasks().find(|t| t.tid == tid && !t.is_idle() && !t.dead).map(|t| t.id)
+        self.tasks().find(|t| t.tid == tid && t.kernel_thread.is_none() && !t.dead).map(|t| t.id)
     }
 
     /// All tasks, in the order in which they were made.
@@ -89,7 +89,7 @@ impl State {
 
     /// The tasks of a process that are not dead.
     pub fn threads(&self, pid: u32) -> Vec<TaskId> {
-        let own = |t: &&Task| t.pid == pid && !t.dead && !t.is_idle();
+        let own = |t: &&Task| t.pid == pid && !t.dead && t.kernel_thread.is_none();
         self.tasks().filter(own).map(|t| t.id).collect()
     }
 
@@ -169,6 +169,11 @@ impl State {
     /// When the next timer of a CPU fires.
     fn next_event_of(&self, cpu: &Cpu) -> Time {
         let task = self.task_of(cpu.current).map_or(Time::MAX, |t| t.events.next_deadline());
+        let tracers = match cpu.current == cpu.idle {
+            true => Time::MAX,
+            false => cpu.tracer_timers.iter().copied().min().unwrap_or(Time::MAX),
+        };
+        let task = task.min(tracers);
         task.min(cpu.events.next_deadline()).min(cpu.timers.next())
     }
 

@@ -20,6 +20,8 @@
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
 //! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
+//! * [`page_out`]: memory pressure at samples.
+//! * [`tracer`]: others than perf that ask for deferred stacks.
 //! * [`perf_event`]: performance events that a guest opens itself.
 //! * [`sframe`]: a process's sections, for the deferred unwinder.
 //! * [`observer`], [`timeline`]: who looks over its shoulder.
@@ -46,6 +48,7 @@ pub mod kstack;
 pub mod lock;
 pub mod machine;
 pub mod observer;
+pub mod page_out;
 pub mod paths;
 pub mod perf_event;
 pub mod point;
@@ -64,6 +67,7 @@ pub mod task_work;
 pub mod timeline;
 pub mod timers;
 pub mod tracepoints;
+pub mod tracer;
 pub mod unwind;
 pub mod user;
 pub mod user_mode;

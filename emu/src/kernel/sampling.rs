@@ -146,6 +146,7 @@ impl State {
 
     /// Writes a sample of an event whose counter has overflowed.
     pub fn sample(&mut self, slot: Slot, at: Interrupted, raw: Option<Raw>, part: UserPart) {
+        self.page_out_at_sample();
         let now = self.cpu.clock;
         let instance = self.instance_mut(slot);
         let period = instance.counter.take(now);

@@ -14,12 +14,14 @@ use crate::kernel::irq_work::IrqWork;
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::machine::Others;
 use crate::kernel::observer::Observer;
+use crate::kernel::page_out::PageOut;
 use crate::kernel::process::Shared;
 use crate::kernel::sampling::Overflow;
 use crate::kernel::symbols::Function;
 use crate::kernel::task::{Ending, Task, TaskId};
 use crate::kernel::timeline::Timeline;
 use crate::kernel::timers::Timers;
+use crate::kernel::tracer::Attached;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
@@ -173,6 +175,8 @@ pub struct Cpu {
     pub slice: Option<crate::kernel::timers::TimerId>,
     /// The kernel's timers.
     pub timers: Timers,
+    /// When the timer of each of [`State::tracers`] fires here; `Time::MAX`: never.
+    pub tracer_timers: Vec<Time>,
     /// Performance events that are open on the CPU.
     pub events: Context,
     /// The PMU counts; false from its interrupt to the return from it.
@@ -206,6 +210,7 @@ impl Cpu {
             accounted: 0,
             slice: None,
             timers: Timers::default(),
+            tracer_timers: Vec::new(),
             events: Context::default(),
             counting: true,
             since_branch: 0,
@@ -253,6 +258,8 @@ pub struct Config {
     pub aslr: Option<u64>,
     /// `sysctl kernel.perf_event_paranoid`
     pub perf_event_paranoid: i32,
+    /// What is absent from memory at samples.
+    pub page_out: PageOut,
 }
 
 impl Default for Config {
@@ -268,6 +275,7 @@ impl Default for Config {
             cpus: 1,
             aslr: None,
             perf_event_paranoid: 2,
+            page_out: PageOut::default(),
         }
     }
 }
@@ -314,6 +322,8 @@ pub struct State {
     pub overflows: VecDeque<Overflow>,
     /// Deferred user unwinding.
     pub unwind: Unwind,
+    /// Tracers beside perf; which they are never changes in a run.
+    pub tracers: Vec<Attached>,
     /// Options.
     pub config: Config,
     /// The seeded generator behind `getrandom`, `AT_RANDOM` and `/dev/urandom`.
@@ -341,6 +351,8 @@ pub struct Stats {
     pub page_faults: u64,
     /// Signals delivered to handlers.
     pub signals: u64,
+    /// Pages that were made absent at samples.
+    pub paged_out: u64,
 }
 
 /// A small seeded generator (Steele, Lea, Flood 2014).

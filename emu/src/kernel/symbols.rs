@@ -147,6 +147,10 @@ functions! {
     ForceInfo, "force_sig_info_to_task", "force_sig_info_to_task";
     GroupExit, "do_group_exit", "do_group_exit";
     DoExit, "do_exit", "do_exit";
+    KernelThread, "kthread", "kthread";
+    El1Sync, "", "el1h_64_sync";
+    El1SyncHandler, "", "el1h_64_sync_handler";
+    El1Abort, "", "el1_abort";
 }
 
 /// A modelled function.

@@ -14,6 +14,7 @@
 //!   [`remap`]: `mremap`; [`advise`]: `madvise`.
 //! * [`fork`]: a copy for a child.
 //! * [`fault`]: bringing a page in, or the signal that says why not.
+//! * `page_out`: pages that leave memory.
 //! * [`object`]: memory of files and of shared anonymous mappings.
 //!
 //! Errors are the kernel's: [`arch::Errno`]. Page tables never hold a permission that
@@ -26,6 +27,7 @@ pub mod fork;
 pub mod mm;
 pub mod object;
 pub mod ops;
+mod page_out;
 pub mod page_table;
 pub mod remap;
 

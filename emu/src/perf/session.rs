@@ -15,6 +15,8 @@ pub struct Perf {
     pub totals: Vec<Counter>,
     /// Records not yet handed to the exporter. Those of one CPU are in time order.
     pub records: Vec<Record>,
+    /// Records that were handed to it before these.
+    pub taken: usize,
     /// Events that guests opened and can still reach.
     pub opened: Vec<Rc<Opened>>,
     /// The id of the newest of them, or of what inherited it.
@@ -26,7 +28,24 @@ impl Perf {
     pub fn new(session: Session) -> Perf {
         let totals: Vec<Counter> = session.events.iter().map(Counter::new).collect();
         let last_id = totals.len() as u64;
-        Perf { session, totals, records: Vec::new(), opened: Vec::new(), last_id }
+        Perf { session, totals, records: Vec::new(), taken: 0, opened: Vec::new(), last_id }
+    }
+
+    /// Hands the records on.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.taken += self.records.len();
+        std::mem::take(&mut self.records)
+    }
+
+    /// Records that were written so far.
+    pub const fn written(&self) -> usize {
+        self.taken + self.records.len()
+    }
+
+    /// Those that were written after the first `before`, as far as they have not been handed
+    /// on.
+    pub fn since(&self, before: usize) -> &[Record] {
+        self.records.get(before.saturating_sub(self.taken)..).unwrap_or_default()
     }
 
     /// Whether an event of this kind was asked for.

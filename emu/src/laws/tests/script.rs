@@ -46,7 +46,7 @@ impl Script {
             arch: Arch::X86_64,
             mode,
             cpus: 1,
-            clock: Clock { granularity: 100, start: 0 },
+            clock: Clock { granularity: 100, start: 0, skew: 0 },
         };
         let event = Event {
             kind: EventKind::Cycles,
@@ -73,6 +73,7 @@ impl Script {
                 level: 0,
                 in_kernel: true,
                 irq_work: false,
+                resched_ipi: false,
                 counter: 0,
             },
             task: TaskView {
