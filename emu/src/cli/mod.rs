@@ -40,6 +40,7 @@ pub mod outcome;
 pub mod output;
 pub mod place;
 pub mod points;
+mod probes;
 pub mod reading;
 pub mod record;
 pub mod replay;

@@ -18,6 +18,7 @@ use crate::cli::output::{
     Destination, Failure, Style, complain, is_broken_pipe, kallsyms_of, quoted, status, to_stderr,
     truth_of,
 };
+use crate::cli::probes;
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::World;
@@ -119,6 +120,7 @@ pub fn prepare(
         machine::start(world, &options.machine, sampling.pmu_irq, events, scope, cmdline)?;
     event::check(&state.perf.session.events, state.arch)
         .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
+    probes::place(&mut state, world)?;
     if let Some(design) = deferred::by_name(&sampling.deferred) {
         state.unwind = Unwind::new(design);
     }

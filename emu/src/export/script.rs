@@ -161,6 +161,7 @@ fn push_raw(text: &mut String, raw: &Raw) {
         Raw::SchedWaking { comm, pid, target_cpu } => {
             write!(text, "comm={comm} pid={pid} prio={PRIO} target_cpu={target_cpu:03}")
         }
+        Raw::Probe { ip, .. } => write!(text, "({ip:x})"),
     };
 }
 

@@ -282,6 +282,15 @@ impl State {
         Some(id)
     }
 
+    /// Opens the session's events anew. Before the run.
+    pub fn open_events(&mut self) {
+        if self.perf.session.system_wide() {
+            self.open_cpu_events();
+        } else {
+            self.task.events = Context::open(&self.perf.session.events, 0);
+        }
+    }
+
     /// Opens the events that belong to CPUs, not to the guest's tasks.
     fn open_cpu_events(&mut self) {
         let cpus: Vec<u32> = self.perf.session.monitored_cpus().collect();
@@ -308,6 +317,9 @@ fn empty_task(id: TaskId, comm: Vec<u8>, stack: KernelStack, place: Place) -> Ta
         block: None,
         moved: 0,
         deadline: None,
+        uprobe: None,
+        at_entry: false,
+        step_over: None,
         paged_out: None,
         kernel_thread: None,
         mm: None,

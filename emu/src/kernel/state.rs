@@ -500,8 +500,12 @@ impl State {
         if let (Some(kernel), Some(&caller)) = (&mut self.cpu.kernel, self.cpu.functions.last()) {
             let address = caller.return_address(self.arch, callee);
             let stack = stack_of(&self.task, &self.cpu.nmi_stack, kernel.sp);
+            let fp = kernel.fp;
             kernel.push(stack, &mut self.arena, address);
             kernel.ip = callee.addr(self.arch);
+            if self.perf.kprobes {
+                self.hit_kprobe(callee, fp);
+            }
         }
         self.cpu.functions.push(callee);
     }

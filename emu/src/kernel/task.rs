@@ -202,6 +202,12 @@ pub struct Task {
     pub moved: u64,
     /// When the time of that call is over.
     pub deadline: Option<Time>,
+    /// The probed instruction whose handlers are to be called.
+    pub uprobe: Option<u64>,
+    /// Handlers of a probe on a function's first instruction run (x86_64).
+    pub at_entry: bool,
+    /// The probed instruction that is executed next, without its breakpoint.
+    pub step_over: Option<u64>,
     /// User instructions that it had run when pages were made absent last.
     pub paged_out: Option<u64>,
     /// What it does, if it is a thread of the kernel.

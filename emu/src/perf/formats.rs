@@ -21,6 +21,10 @@ const SYS_ENTER_ID: u16 = 386;
 /// The first of those of the system calls, two for each: exit, enter.
 const SYSCALLS_ID: u16 = 1000;
 
+/// The first of those of kernel functions, then of user probes.
+const KPROBES_ID: u16 = 4000;
+const UPROBES_ID: u16 = 8000;
+
 /// The fields that every tracepoint starts with (`struct trace_entry`).
 const COMMON_FIELDS: &str = "\
 \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
@@ -84,6 +88,8 @@ pub const fn id(kind: EventKind) -> Option<u16> {
         EventKind::ProcessExec => PROCESS_EXEC_ID,
         EventKind::SchedSwitch => SWITCH_ID,
         EventKind::SchedWaking => WAKING_ID,
+        EventKind::Kprobe(function) => KPROBES_ID + function,
+        EventKind::Uprobe(place) => UPROBES_ID.saturating_add(place),
         _ => return None,
     })
 }
@@ -184,6 +190,8 @@ pub fn of(kind: EventKind) -> Option<Format> {
                 "\"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, \
                  REC->target_cpu",
             ),
+        EventKind::Kprobe(function) => probe("kprobes", format!("function_{function}"), id),
+        EventKind::Uprobe(place) => probe("uprobes", format!("place_{place}"), id),
         _ => return None,
     })
 }
@@ -202,6 +210,12 @@ fn signal(name: &str, id: u16) -> Format {
         .field("int sig", 8, 4, true)
         .field("int errno", 12, 4, true)
         .field("int code", 16, 4, true)
+}
+
+/// What `perf probe` makes, under names of ours.
+fn probe(system: &'static str, name: String, id: u16) -> Format {
+    let format = Format::new(system, name, id);
+    format.field("unsigned long __probe_ip", 8, 8, false).print("\"(%lx)\", REC->__probe_ip")
 }
 
 /// The arguments of a system call, a word each.

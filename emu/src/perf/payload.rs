@@ -36,6 +36,7 @@ const fn kind_of(raw: &Raw) -> EventKind {
         Raw::ProcessExec { .. } => EventKind::ProcessExec,
         Raw::SchedSwitch { .. } => EventKind::SchedSwitch,
         Raw::SchedWaking { .. } => EventKind::SchedWaking,
+        Raw::Probe { kind, .. } => *kind,
     }
 }
 
@@ -90,6 +91,7 @@ fn push_fields(b: &mut Vec<u8>, raw: &Raw) {
             push_comm(b, comm);
             push_ints(b, &[*pid as i32, DEFAULT_PRIO, *target_cpu]);
         }
+        Raw::Probe { ip, .. } => push_words(b, [ip]),
     }
 }
 

@@ -165,6 +165,13 @@ pub enum Raw {
         /// The CPU that it was on last.
         target_cpu: i32,
     },
+    /// A user or kernel probe.
+    Probe {
+        /// Which.
+        kind: EventKind,
+        /// Its address.
+        ip: u64,
+    },
 }
 
 /// What became of a signal that was sent (`TRACE_SIGNAL_*`).
@@ -347,6 +354,10 @@ pub enum EventKind {
     SchedSwitch,
     /// Tracepoint `sched:sched_waking`
     SchedWaking,
+    /// A user probe, by the number of its place.
+    Uprobe(u16),
+    /// A probe of a kernel function, by the number of that.
+    Kprobe(u16),
 }
 
 /// How often an event samples.

@@ -17,6 +17,8 @@ pub struct Perf {
     pub records: Vec<Record>,
     /// Records that were handed to it before these.
     pub taken: usize,
+    /// There are probes of kernel functions among the session's events.
+    pub kprobes: bool,
     /// Events that guests opened and can still reach.
     pub opened: Vec<Rc<Opened>>,
     /// The id of the newest of them, or of what inherited it.
@@ -28,7 +30,15 @@ impl Perf {
     pub fn new(session: Session) -> Perf {
         let totals: Vec<Counter> = session.events.iter().map(Counter::new).collect();
         let last_id = totals.len() as u64;
-        Perf { session, totals, records: Vec::new(), taken: 0, opened: Vec::new(), last_id }
+        Perf {
+            session,
+            totals,
+            records: Vec::new(),
+            taken: 0,
+            kprobes: false,
+            opened: Vec::new(),
+            last_id,
+        }
     }
 
     /// Hands the records on.
