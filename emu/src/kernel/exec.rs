@@ -192,6 +192,8 @@ pub fn exec_on(
         stats: Stats::default(),
     };
     state.cpu.current = FIRST;
+    state.cpu.fpu_owner = Some(FIRST);
+    state.task.fpu_cpu = Some(0);
     for (id, (nmi, stack)) in stacks.others.into_iter().enumerate() {
         state.add_idle_task(id as u32, nmi, stack);
     }
@@ -317,6 +319,7 @@ fn empty_task(id: TaskId, comm: Vec<u8>, stack: KernelStack, place: Place) -> Ta
         block: None,
         moved: 0,
         deadline: None,
+        fpu_cpu: None,
         uprobe: None,
         at_entry: false,
         step_over: None,

@@ -52,7 +52,11 @@ async fn exit_loop(k: &Kernel, called: Option<Named>) -> Task {
         }
         k.leave(called).await;
     }
-    k.step(Point::ExitX4, |s| s.cpu.nmi_masked |= s.arch == Arch::Aarch64).await;
+    k.step(Point::ExitX4, |s| {
+        s.cpu.nmi_masked |= s.arch == Arch::Aarch64;
+        s.activate_fpu();
+    })
+    .await;
     let design = k.design();
     if k.step(Point::ExitX5, |s| design.begin_reset(s)).await {
         design.reset(k).await;

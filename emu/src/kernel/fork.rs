@@ -180,6 +180,7 @@ impl State {
             block: None,
             moved: 0,
             deadline: None,
+            fpu_cpu: None,
             uprobe: None,
             at_entry: false,
             step_over: None,

@@ -177,6 +177,8 @@ pub struct Cpu {
     pub timers: Timers,
     /// When the timer of each of [`State::tracers`] fires here; `Time::MAX`: never.
     pub tracer_timers: Vec<Time>,
+    /// The task whose floating-point registers it has (`fpu_fpregs_owner_ctx`).
+    pub fpu_owner: Option<TaskId>,
     /// Performance events that are open on the CPU.
     pub events: Context,
     /// The PMU counts; false from its interrupt to the return from it.
@@ -211,6 +213,7 @@ impl Cpu {
             slice: None,
             timers: Timers::default(),
             tracer_timers: Vec::new(),
+            fpu_owner: None,
             events: Context::default(),
             counting: true,
             since_branch: 0,

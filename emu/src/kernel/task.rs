@@ -202,6 +202,8 @@ pub struct Task {
     pub moved: u64,
     /// When the time of that call is over.
     pub deadline: Option<Time>,
+    /// The CPU that had its floating-point registers last (`fpu.last_cpu`).
+    pub fpu_cpu: Option<u32>,
     /// The probed instruction whose handlers are to be called.
     pub uprobe: Option<u64>,
     /// Handlers of a probe on a function's first instruction run (x86_64).

@@ -26,6 +26,7 @@ const NAMES: &[(&str, EventKind)] = &[
     ("sched:sched_process_exec", EventKind::ProcessExec),
     ("sched:sched_switch", EventKind::SchedSwitch),
     ("sched:sched_waking", EventKind::SchedWaking),
+    ("x86_fpu:x86_fpu_regs_activated", EventKind::FpuRegsActivated),
 ];
 
 /// Before the name of a system call.
@@ -147,6 +148,7 @@ impl EventKind {
             | EventKind::ProcessExec
             | EventKind::SchedSwitch
             | EventKind::SchedWaking
+            | EventKind::FpuRegsActivated
             | EventKind::Uprobe(_)
             | EventKind::Kprobe(_) => true,
             EventKind::Cycles

@@ -9,6 +9,7 @@ use arch::{Arch, Sysno};
 use crate::perf::record::EventKind;
 
 /// Ids are numbered at the boot of a kernel; the modelled kernel's never change.
+const FPU_ID: u16 = 62;
 const SIGNAL_DELIVER_ID: u16 = 192;
 const SIGNAL_GENERATE_ID: u16 = 193;
 const PROCESS_EXIT_ID: u16 = 320;
@@ -88,6 +89,7 @@ pub const fn id(kind: EventKind) -> Option<u16> {
         EventKind::ProcessExec => PROCESS_EXEC_ID,
         EventKind::SchedSwitch => SWITCH_ID,
         EventKind::SchedWaking => WAKING_ID,
+        EventKind::FpuRegsActivated => FPU_ID,
         EventKind::Kprobe(function) => KPROBES_ID + function,
         EventKind::Uprobe(place) => UPROBES_ID.saturating_add(place),
         _ => return None,
@@ -96,7 +98,8 @@ pub const fn id(kind: EventKind) -> Option<u16> {
 
 /// The tracepoint of this id that `arch` has.
 pub fn by_id(arch: Arch, wanted: u64) -> Option<EventKind> {
-    const OTHERS: [EventKind; 9] = [
+    const OTHERS: [EventKind; 10] = [
+        EventKind::FpuRegsActivated,
         EventKind::SysEnter,
         EventKind::SysExit,
         EventKind::SignalGenerate,
@@ -190,6 +193,15 @@ pub fn of(kind: EventKind) -> Option<Format> {
                 "\"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, \
                  REC->target_cpu",
             ),
+        EventKind::FpuRegsActivated => Format::new("x86_fpu", "x86_fpu_regs_activated", id)
+            .field("struct fpu * fpu", 8, 8, false)
+            .field("bool load_fpu", 16, 1, false)
+            .field("u64 xfeatures", 24, 8, false)
+            .field("u64 xcomp_bv", 32, 8, false)
+            .print(
+                "\"x86/fpu: %p load: %d xfeatures: %llx xcomp_bv: %llx\", REC->fpu, \
+                 REC->load_fpu, REC->xfeatures, REC->xcomp_bv",
+            ),
         EventKind::Kprobe(function) => probe("kprobes", format!("function_{function}"), id),
         EventKind::Uprobe(place) => probe("uprobes", format!("place_{place}"), id),
         _ => return None,
@@ -257,6 +269,9 @@ mod tests {
             EventKind::ProcessExec,
             EventKind::SchedSwitch,
             EventKind::SchedWaking,
+            EventKind::FpuRegsActivated,
+            EventKind::Kprobe(7),
+            EventKind::Uprobe(7),
         ];
         others.into_iter().chain(calls).collect()
     }

@@ -165,6 +165,11 @@ pub enum Raw {
         /// The CPU that it was on last.
         target_cpu: i32,
     },
+    /// `x86_fpu:x86_fpu_regs_activated`
+    FpuRegsActivated {
+        /// Address of the task's `struct fpu`.
+        fpu: u64,
+    },
     /// A user or kernel probe.
     Probe {
         /// Which.
@@ -354,6 +359,8 @@ pub enum EventKind {
     SchedSwitch,
     /// Tracepoint `sched:sched_waking`
     SchedWaking,
+    /// Tracepoint `x86_fpu:x86_fpu_regs_activated`
+    FpuRegsActivated,
     /// A user probe, by the number of its place.
     Uprobe(u16),
     /// A probe of a kernel function, by the number of that.
