@@ -337,7 +337,7 @@ fn a_stack_without_a_record() {
 fn a_coarse_clock() {
     let harness = Harness::new(Arch::X86_64, "golden-fp").args(&["sys", "3"]);
     let harness = harness.events("raw_syscalls:sys_enter", 1).deferred("timestamp");
-    let coarse = Clock { granularity: 4_000_000, start: 7 };
+    let coarse = Clock { granularity: 4_000_000, start: 7, ..Clock::default() };
     let outcome = harness.run_prepared(|s| s.unwind.clock = coarse, |_, _| {});
     assert!(explained(&outcome, 36, Hazard::CoarseClock) > 0, "{}", outcome.laws.summary());
     let fine = harness.run();

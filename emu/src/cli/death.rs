@@ -326,7 +326,7 @@ fn is_code(state: &State, addr: u64) -> bool {
 /// The user stack from `pc` outwards, and whether it ended in a frame that is none.
 fn stack(state: &State, regs: &Regs, pc: u64) -> (Vec<LookupAddress>, bool) {
     let mut chain = Chain::new(MAX_FRAMES, Limits::default());
-    walk_user(&mut chain, regs, &mut state.present());
+    walk_user(&mut chain, regs, false, &mut state.present());
     let mut callers: Vec<u64> =
         chain.into_words().into_iter().filter(|a| *a < context::MAX).skip(1).collect();
     // A register that is no frame pointer leads to words that are no return addresses. A

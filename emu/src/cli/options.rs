@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::cli::cpu_list::{CpuList, cpu_list};
+use crate::cli::deferring::DeferringOptions;
 use crate::cli::explain::ExplainOptions;
 use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
@@ -237,7 +238,8 @@ pub struct SamplingOptions {
     /// raw_syscalls:sys_exit, syscalls:sys_enter_NAME, syscalls:sys_exit_NAME (of system
     /// call NAME), signal:signal_generate, signal:signal_deliver, sched:sched_switch,
     /// sched:sched_waking, sched:sched_process_fork, sched:sched_process_exec,
-    /// sched:sched_process_exit;
+    /// sched:sched_process_exit, x86_fpu:x86_fpu_regs_activated, uprobe:SYMBOL or uprobe:0xADDRESS (a user instruction),
+    /// kprobe:FUNCTION (a modelled kernel function that another one calls);
     /// :u after a name takes user code only, :k kernel code only
     #[arg(short = 'e', long = "event", value_name = "EVENTS", default_value = "cycles")]
     pub events: Vec<String>,
@@ -279,6 +281,9 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "DESIGN", default_value = "mask",
         value_parser = ["mask", "cookie", "timestamp", "per-work"])]
     pub deferred: String,
+    /// See [`DeferringOptions`].
+    #[command(flatten)]
+    pub deferring: DeferringOptions,
     /// Write deferred callchains merged, for perf older than 7
     #[arg(long)]
     pub merge: bool,

@@ -7,6 +7,7 @@ use std::path::Path;
 use arch::Arch;
 
 use crate::cli::death::{Death, Report};
+use crate::cli::deferring;
 use crate::cli::files;
 use crate::cli::grades;
 use crate::cli::laws;
@@ -17,6 +18,7 @@ use crate::cli::output::{
     Destination, Failure, Style, complain, is_broken_pipe, kallsyms_of, quoted, status, to_stderr,
     truth_of,
 };
+use crate::cli::probes;
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::World;
@@ -129,6 +131,7 @@ pub fn prepare(
         machine::start(world, &options.machine, sampling.pmu_irq, events, scope, cmdline)?;
     event::check(&state.perf.session.events, state.arch)
         .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
+    probes::place(&mut state, world)?;
     if let Some(design) = deferred::by_name(&sampling.deferred) {
         state.unwind = Unwind::new(design);
     }
@@ -138,6 +141,7 @@ pub fn prepare(
     if matches!(sampling.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe)) {
         state.use_sframe();
     }
+    sampling.deferring.prepare(&mut state)?;
     Ok(state)
 }
 
@@ -187,6 +191,11 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
         let broken = laws.as_ref().is_some_and(|l| l.fatal().is_some());
         report(state, options, world, &outcome, broken, shown, &mut profile.tally);
     });
+    if let (false, tracers) = (options.output.quiet, kernel.with(|s| deferring::summary(s)))
+        && !tracers.is_empty()
+    {
+        to_stderr(&format!("\n{tracers}"));
+    }
     if let Some(laws) = &laws {
         to_stderr(&format!("\n{}\n", laws.counts().summary()));
     }

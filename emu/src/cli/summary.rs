@@ -114,13 +114,16 @@ impl Summary {
 
     fn push_counts(&self, text: &mut String) {
         let s = &self.stats;
-        let rows = [
+        let mut rows = vec![
             ("instructions", grouped(s.instructions)),
             ("virtual time", duration(self.time)),
             ("system calls", grouped(s.syscalls)),
             ("page faults", grouped(s.page_faults)),
             ("signals handled", grouped(s.signals)),
         ];
+        if s.paged_out > 0 {
+            rows.push(("pages put out", grouped(s.paged_out)));
+        }
         let width = rows.iter().map(|(_, v)| v.len()).max().unwrap_or(0);
         for (name, value) in rows {
             let _ = writeln!(text, "  {name:15}  {value:>width$}");
@@ -276,7 +279,7 @@ fn name_of(row: &Row) -> String {
 }
 
 /// Nanoseconds in a unit that suits them.
-fn duration(ns: Time) -> String {
+pub fn duration(ns: Time) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.3} µs", ns as f64 / 1e3),

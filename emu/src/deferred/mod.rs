@@ -18,8 +18,7 @@
 //! * [`id`]: cookies (rules G1 to G6). * `capture`: the walk into the task's cache (C1 to C7).
 //! * `listed`: what `timestamp` and `cookie` share: a list of tracers and a mutex.
 //!
-//! Not modelled yet: cancelling a tracer, and waiting for the mutex or for SRCU readers, which
-//! need a second task.
+//! Tracers beside perf are registered and cancelled by [`crate::kernel::tracer`].
 
 mod capture;
 pub mod cookie;

@@ -238,7 +238,7 @@ fn a_cancelled_work_asks_with_bit_63() {
 #[test]
 fn a_coarse_clock_names_two_entries_alike() {
     let m = Machine::new("timestamp");
-    m.with(|s| s.unwind.clock = Clock { granularity: 4_000_000, start: 7 });
+    m.with(|s| s.unwind.clock = Clock { granularity: 4_000_000, start: 7, ..Clock::default() });
     let first = m.request(PERF);
     m.task_work();
     m.reset();
@@ -250,7 +250,7 @@ fn a_coarse_clock_names_two_entries_alike() {
 #[test]
 fn a_clock_at_zero_looks_unset() {
     let m = Machine::new("timestamp");
-    m.with(|s| s.unwind.clock = Clock { granularity: 1 << 40, start: 0 });
+    m.with(|s| s.unwind.clock = Clock { granularity: 1 << 40, ..Clock::default() });
     assert_eq!(m.request(PERF), answer(0, 0));
     m.with(|s| s.unwind.clock.start = 9);
     assert_eq!(m.request(PERF), answer(1, 9));

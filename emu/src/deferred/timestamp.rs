@@ -78,7 +78,7 @@ impl Design for Timestamp {
 /// 5: the first request of an entry sets it.
 fn timestamp(s: &mut State) -> u64 {
     if s.task.unwind.id == 0 {
-        s.task.unwind.id = s.unwind.clock.at(s.cpu.clock);
+        s.task.unwind.id = s.unwind.clock.at(s.cpu.id, s.cpu.clock);
     }
     s.task.unwind.id
 }

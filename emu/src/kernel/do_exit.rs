@@ -167,7 +167,7 @@ impl State {
         let all: Vec<TaskId> = self.tasks().map(|t| t.id).collect();
         for id in all {
             let Some(task) = self.task_mut(id) else { continue };
-            if task.process.borrow().parent == pid && !task.is_idle() {
+            if task.process.borrow().parent == pid && task.kernel_thread.is_none() {
                 task.process.borrow_mut().parent = INIT;
                 task.ppid = INIT;
             }

@@ -9,7 +9,7 @@ use arch::{Arch, Regs};
 use crate::kernel::paths::{self, EntryPath};
 use crate::kernel::symbols::Named;
 use crate::kernel::syscalls::{self, Outcome};
-use crate::kernel::{Kernel, Point, State, aarch64, exit, x86_64};
+use crate::kernel::{Kernel, Point, State, aarch64, exit, tracer, x86_64};
 
 /// The saved "original" register of an entry that is no system call.
 const NO_SYSCALL: u64 = u64::MAX;
@@ -140,6 +140,9 @@ async fn enter_work(k: &Kernel) -> (bool, u64, [u64; 6]) {
         k.call(Named::TraceEnter.into()).await;
         k.step(Point::TraceEnter, |s| s.trace_sys_enter(nr, args)).await;
         k.ret().await;
+    }
+    if k.constant(|s| !s.tracers.is_empty()) {
+        tracer::at_system_call(k).await;
     }
     (exit, nr, args)
 }

@@ -125,7 +125,7 @@ impl State {
     /// When the next timer of the CPU fires, of an event or the kernel's own.
     pub fn next_deadline(&self) -> Time {
         let events = self.task.events.next_deadline().min(self.cpu.events.next_deadline());
-        events.min(self.cpu.timers.next())
+        events.min(self.cpu.timers.next()).min(self.next_tracer_timer())
     }
 
     /// How far the CPU may run in user mode before a counter overflows.

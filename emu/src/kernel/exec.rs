@@ -16,7 +16,7 @@ use crate::kernel::process::Process;
 use crate::kernel::signal::Signals;
 use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
 use crate::kernel::symbols::Named;
-use crate::kernel::task::{DEFAULT_LIMITS, Image, Place, Task, TaskId};
+use crate::kernel::task::{DEFAULT_LIMITS, Image, KernelThread, Place, Task, TaskId};
 use crate::kernel::unwind::{NotBuilt, Unwind};
 use crate::kernel::vfs::{FdTable, Host, RealHost, Tree, Vfs};
 use crate::loader::stack::StackError;
@@ -183,6 +183,7 @@ pub fn exec_on(
         perf: Perf::new(session),
         overflows: Default::default(),
         unwind: Unwind::new(Rc::new(NotBuilt)),
+        tracers: Vec::new(),
         config,
         random: SplitMix64(program.seed),
         unsupported: Default::default(),
@@ -191,6 +192,8 @@ pub fn exec_on(
         stats: Stats::default(),
     };
     state.cpu.current = FIRST;
+    state.cpu.fpu_owner = Some(FIRST);
+    state.task.fpu_cpu = Some(0);
     for (id, (nmi, stack)) in stacks.others.into_iter().enumerate() {
         state.add_idle_task(id as u32, nmi, stack);
     }
@@ -242,6 +245,7 @@ impl State {
         let place = if id == 0 { Place::Off(0) } else { Place::Running(id) };
         let mut idle = empty_task(task, comm, stack, place);
         idle.affinity = 1 << id;
+        idle.kernel_thread = Some(KernelThread::Idle);
         self.others.tasks.insert(task, Box::new(idle));
         self.start_in_kernel(task, Named::CpuStartupEntry, Named::DoIdle);
         if let Some(nmi) = nmi {
@@ -250,6 +254,44 @@ impl State {
             (cpu.kernel, cpu.functions) = (out.kernel, out.functions);
             cpu.halted = true;
             self.others.cpus.insert(id, Box::new(cpu));
+        }
+    }
+
+    /// A thread of the kernel that begins with its first turn on CPU 0, at once. Before the run;
+    /// `None`: no memory is left.
+    pub fn add_kernel_thread(
+        &mut self,
+        tid: u32,
+        comm: Vec<u8>,
+        what: KernelThread,
+    ) -> Option<TaskId> {
+        let id = TaskId(self.others.last_task + 1);
+        let stack = KernelStack::new(stack_base(self.arch, id), &mut self.arena)?;
+        self.others.last_task = id.0;
+        let thread = Task {
+            pid: tid,
+            tid,
+            kernel_thread: Some(what),
+            ..empty_task(id, comm, stack, Place::Queued(0))
+        };
+        if self.perf.session.system_wide() {
+            let comm = thread.name();
+            self.record(Record::Comm { pid: tid, tid, time: 0, cpu: 0, comm, exec: false });
+        }
+        self.others.tasks.insert(id, Box::new(thread));
+        self.start_in_kernel(id, Named::RetFromForkAsm, Named::KernelThread);
+        self.cpu.queue.push_back(id);
+        self.task.work.need_resched = true;
+        self.cpu.resched_ipi = true;
+        Some(id)
+    }
+
+    /// Opens the session's events anew. Before the run.
+    pub fn open_events(&mut self) {
+        if self.perf.session.system_wide() {
+            self.open_cpu_events();
+        } else {
+            self.task.events = Context::open(&self.perf.session.events, 0);
         }
     }
 
@@ -279,6 +321,12 @@ fn empty_task(id: TaskId, comm: Vec<u8>, stack: KernelStack, place: Place) -> Ta
         block: None,
         moved: 0,
         deadline: None,
+        fpu_cpu: None,
+        uprobe: None,
+        at_entry: false,
+        step_over: None,
+        paged_out: None,
+        kernel_thread: None,
         mm: None,
         fds: FdTable::default(),
         cwd: Rc::default(),

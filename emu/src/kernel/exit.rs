@@ -5,7 +5,7 @@ use arch::Arch;
 use crate::kernel::paths::{EntryPath, ExitLoop};
 use crate::kernel::symbols::Named;
 use crate::kernel::task::WorkBits;
-use crate::kernel::{Kernel, Point, State, scheduler, signal, task_work};
+use crate::kernel::{Kernel, Point, State, scheduler, signal, task_work, uprobe};
 
 /// The whole way back, from where all but the first [`EntryPath::exit`] functions of
 /// `path` have returned. Entered with interrupts off.
@@ -52,7 +52,11 @@ async fn exit_loop(k: &Kernel, called: Option<Named>) -> Task {
         }
         k.leave(called).await;
     }
-    k.step(Point::ExitX4, |s| s.cpu.nmi_masked |= s.arch == Arch::Aarch64).await;
+    k.step(Point::ExitX4, |s| {
+        s.cpu.nmi_masked |= s.arch == Arch::Aarch64;
+        s.activate_fpu();
+    })
+    .await;
     let design = k.design();
     if k.step(Point::ExitX5, |s| design.begin_reset(s)).await {
         design.reset(k).await;
@@ -79,6 +83,7 @@ async fn pass(k: &Kernel, work: WorkBits) -> Task {
     }
     if work.uprobe {
         k.step(Point::ExitUprobe, |s| s.task.work.uprobe = false).await;
+        uprobe::notify_resume(k).await;
     }
     if work.patch_pending {
         k.step(Point::ExitPatch, |s| s.task.work.patch_pending = false).await;

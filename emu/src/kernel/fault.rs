@@ -14,7 +14,7 @@ use arch::{Arch, Regs, Signal};
 use crate::engine::{Access, Exception};
 use crate::kernel::paths::TrapKind;
 use crate::kernel::symbols::Named;
-use crate::kernel::{Kernel, Point, State, aarch64, entry, paths, signal, x86_64};
+use crate::kernel::{Kernel, Point, State, aarch64, entry, interrupt, paths, signal, x86_64};
 use crate::mem::{Backing, FaultKind, PAGE};
 use crate::perf::record::EventKind;
 
@@ -118,6 +118,32 @@ async fn page_fault(k: &Kernel, page: u64, access: Access) {
         k.leave(&FORCE).await;
     }
     entry::finish(k, path).await;
+}
+
+/// Kernel code that may sleep reads user memory on a page that is absent. Whether it is there now.
+pub async fn of_kernel(k: &Kernel, page: u64) -> bool {
+    let path = &paths::of(k.arch()).kernel_fault;
+    let [of_anonymous, of_file] = paths::of(k.arch()).handle_fault;
+    // The event has the registers of the code that reads.
+    k.step(Point::CaptureFault, |s| s.software_event(EventKind::PageFaults, None)).await;
+    let saved = k.step(Point::IrqDeliver, |s| interrupt::deliver(s, path, false)).await;
+    k.enter(&path.functions[1..]).await;
+    let anonymous = k
+        .step(Point::FaultLookup, |s| {
+            s.stats.page_faults += 1;
+            s.cpu.irqs_on = saved.irqs_on;
+            s.cpu.nmi_masked = false;
+            s.mm.area(page).is_none_or(|a| matches!(a.backing, Backing::Anonymous))
+        })
+        .await;
+    let handlers = if anonymous { of_anonymous } else { of_file };
+    k.enter(handlers).await;
+    let read = |s: &mut State| s.mm.fault(&mut s.arena, page, Access::Read).is_ok();
+    let there = k.step(Point::FaultPage, read).await;
+    k.leave(handlers).await;
+    k.leave(&path.functions[1..]).await;
+    k.last_step(Point::IrqReturn, |s| interrupt::return_to_kernel(s, &saved));
+    there
 }
 
 /// An exception that ends in a signal.

@@ -180,6 +180,12 @@ impl State {
             block: None,
             moved: 0,
             deadline: None,
+            fpu_cpu: None,
+            uprobe: None,
+            at_entry: false,
+            step_over: None,
+            paged_out: None,
+            kernel_thread: None,
             mm: Some(mm),
             fds: if flags & flag::FILES != 0 { parent.fds.shared() } else { parent.fds.copied() },
             cwd: match flags & flag::FS != 0 {

@@ -15,7 +15,7 @@ use crate::kernel::step::Path;
 use crate::kernel::symbols::{Function, Named};
 use crate::kernel::timers::Timer;
 use crate::kernel::wait::Woken;
-use crate::kernel::{Kernel, Point, State, entry, exit, scheduler};
+use crate::kernel::{Kernel, Point, State, entry, exit, scheduler, tracer};
 use crate::perf::context::Slot;
 use crate::perf::record::{Event, Time};
 
@@ -262,6 +262,9 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
         })
         .await;
     k.enter(functions).await;
+    if k.constant(|s| !s.tracers.is_empty()) {
+        tracer::at_timer(k).await;
+    }
     while let Some((slot, skipped)) = next {
         // What interrupts the idle task is nobody's.
         let user = match skipped || clock_excluded(&k.constant(|s| s.event(slot).clone()), &at) {
@@ -330,9 +333,10 @@ fn run_timers(state: &mut State) {
 
 /// What an interrupt of kernel code puts aside.
 #[derive(Clone, Debug, Hash)]
-struct Saved {
+pub struct Saved {
     context: KernelContext,
-    irqs_on: bool,
+    /// Interrupts were on.
+    pub irqs_on: bool,
     nmi_masked: bool,
     counting: bool,
 }
@@ -348,7 +352,7 @@ fn deliver_pmu(state: &mut State, path: &NestedPath) -> Saved {
 }
 
 /// The processor interrupts kernel code and enters the first function of `path`.
-fn deliver(state: &mut State, path: &NestedPath, nmi: bool) -> Saved {
+pub fn deliver(state: &mut State, path: &NestedPath, nmi: bool) -> Saved {
     let context = state.cpu.kernel.unwrap_or_default();
     let masked = nmi || state.arch == Arch::Aarch64;
     let irqs_on = std::mem::replace(&mut state.cpu.irqs_on, false);
@@ -369,7 +373,7 @@ fn deliver(state: &mut State, path: &NestedPath, nmi: bool) -> Saved {
 }
 
 /// Ends [`deliver`].
-fn return_to_kernel(state: &mut State, saved: &Saved) {
+pub fn return_to_kernel(state: &mut State, saved: &Saved) {
     state.cpu.functions.pop();
     state.cpu.kernel = Some(saved.context);
     state.cpu.irqs_on = saved.irqs_on;

@@ -87,7 +87,7 @@ impl State {
 
     /// The task that is not dead and has this thread id.
     pub fn find_tid(&self, tid: u32) -> Option<TaskId> {
-        self.tasks().find(|t| t.tid == tid && !t.is_idle() && !t.dead).map(|t| t.id)
+        self.tasks().find(|t| t.tid == tid && t.kernel_thread.is_none() && !t.dead).map(|t| t.id)
     }
 
     /// All tasks, in the order in which they were made.
@@ -100,7 +100,7 @@ impl State {
 
     /// The tasks of a process that are not dead.
     pub fn threads(&self, pid: u32) -> Vec<TaskId> {
-        let own = |t: &&Task| t.pid == pid && !t.dead && !t.is_idle();
+        let own = |t: &&Task| t.pid == pid && !t.dead && t.kernel_thread.is_none();
         self.tasks().filter(own).map(|t| t.id).collect()
     }
 

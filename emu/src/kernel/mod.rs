@@ -20,6 +20,9 @@
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
 //! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
+//! * [`probe`]: user and kernel probes; [`uprobe`]: breakpoints.
+//! * [`page_out`]: memory pressure at samples.
+//! * [`tracer`]: others than perf that ask for deferred stacks.
 //! * [`perf_event`]: performance events that a guest opens itself.
 //! * [`sframe`]: a process's sections, for the deferred unwinder and `--call-graph sframe`.
 //! * [`user_dump`]: registers and stack that a sample takes along. [`throttle`], [`multiplex`]: events
@@ -49,9 +52,11 @@ pub mod lock;
 pub mod machine;
 pub mod multiplex;
 pub mod observer;
+pub mod page_out;
 pub mod paths;
 pub mod perf_event;
 pub mod point;
+pub mod probe;
 pub mod process;
 pub mod run;
 pub mod sampling;
@@ -68,7 +73,9 @@ pub mod throttle;
 pub mod timeline;
 pub mod timers;
 pub mod tracepoints;
+pub mod tracer;
 pub mod unwind;
+pub mod uprobe;
 pub mod user;
 pub mod user_dump;
 pub mod user_mode;

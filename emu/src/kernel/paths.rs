@@ -130,6 +130,9 @@ pub struct Paths {
     pub kernel_timer: NestedPath,
     /// PMU overflow in kernel code.
     pub kernel_pmu: NestedPath,
+    /// Page fault of kernel code at a user address, up to the generic part, which is not in
+    /// interrupt context.
+    pub kernel_fault: NestedPath,
     /// Page fault, from the generic part to where the page is made: of anonymous memory
     /// or of a file.
     pub handle_fault: [&'static [Named]; 2],
@@ -192,7 +195,9 @@ mod tests {
                 assert!(depths.iter().all(|d| (1..=most).contains(d)), "{path:?}");
                 assert!(path.bookkeeping <= path.unmasked && path.exit <= path.unmasked);
             }
-            for path in [p.kernel_timer, p.kernel_pmu, p.kernel_irq_work, p.kernel_resched] {
+            let nested =
+                [p.kernel_timer, p.kernel_pmu, p.kernel_irq_work, p.kernel_resched, p.kernel_fault];
+            for path in nested {
                 assert!((1..=path.functions.len()).contains(&path.bookkeeping), "{path:?}");
             }
         }

@@ -195,6 +195,19 @@ points! {
     WorkRequest4, "unwind_w.request.4", 2, "interrupts as before";
     WorkWork1, "unwind_w.work.1", 2, "the item is free";
     WorkWork3, "unwind_w.work.3", 4, "the one tracer";
+    CaptureFault, "unwind.capture.fault", 8, "the walk meets a page that is absent: a page fault of the kernel";
+    UprobeTrap, "uprobe.trap", 40, "a breakpoint of the kernel's own: its handlers run on the way out";
+    UprobeHandler, "uprobe.handler", 120, "the registers are at the probed instruction, its handlers are called";
+    UprobeSkip, "uprobe.skip", 40, "the instruction is emulated, or will be executed alone";
+    TracerSleep, "tracer.sleep", 20, "a tracer's thread waits for the time at which it is registered or cancelled";
+    TracerOn, "tracer.on", 20, "a tracer is registered: it asks from now on";
+    TracerOff, "tracer.off", 20, "a tracer asks no more";
+    TracerGone, "tracer.gone", 20, "its cancelling is over";
+    TracerLook, "tracer.call", 4, "which tracers want the stack of this system call";
+    TracerFired, "tracer.timer", 10, "which tracers' timers have fired";
+    TracerRearm, "tracer.rearm", 4, "the timers are set anew";
+    TracerAsk, "tracer.ask", 4, "whether the tracer still asks";
+    TracerNote, "tracer.note", 6, "the tracer keeps its answer";
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use std::task::{Context, Waker};
 use crate::engine::EngineError;
 use crate::kernel::machine::Elected;
 use crate::kernel::step::Path;
-use crate::kernel::task::{Ending, TaskId};
+use crate::kernel::task::{Ending, KernelThread, TaskId};
 use crate::kernel::user_mode::{self, Birth};
-use crate::kernel::{Kernel, State, do_exit, idle};
+use crate::kernel::{Kernel, State, do_exit, idle, tracer};
 use crate::perf::record::{Record, Time};
 
 /// Our own failure while a guest runs; `E` is that of whoever takes the records.
@@ -103,13 +103,14 @@ struct Paths(BTreeMap<TaskId, Path<'static, ()>>);
 impl Paths {
     /// Those of the tasks that are there at the start.
     fn new(k: &Kernel) -> Paths {
-        let tasks: Vec<(TaskId, bool)> =
-            k.with(|s| s.tasks().map(|t| (t.id, t.is_idle())).collect());
+        let tasks: Vec<(TaskId, Option<KernelThread>)> =
+            k.with(|s| s.tasks().map(|t| (t.id, t.kernel_thread)).collect());
         let mut paths = Paths(BTreeMap::new());
-        for (id, is_idle) in tasks {
-            let path: Path<'static, ()> = match is_idle {
-                true => Box::pin(idle::idle(k.clone())),
-                false => Box::pin(user_mode::live(k.clone(), Birth::Running)),
+        for (id, thread) in tasks {
+            let path: Path<'static, ()> = match thread {
+                Some(KernelThread::Idle) => Box::pin(idle::idle(k.clone())),
+                Some(KernelThread::Tracer(index)) => Box::pin(tracer::thread(k.clone(), index)),
+                None => Box::pin(user_mode::live(k.clone(), Birth::Running)),
             };
             paths.0.insert(id, path);
         }
@@ -140,7 +141,7 @@ struct Ordered(Vec<Record>);
 impl Ordered {
     /// Takes what the kernel has written.
     fn add(&mut self, k: &Kernel) {
-        k.with(|s| self.0.append(&mut s.perf.records));
+        self.0.append(&mut k.with(|s| s.perf.take_records()));
     }
 
     /// Those before which no more can come: every CPU is at `now` or later.

@@ -125,18 +125,26 @@ impl State {
     /// An event happened once, in user mode with the registers `at`, or in the kernel
     /// code that runs now.
     pub fn hit(&mut self, slot: Slot, at: Option<&Regs>, raw: Option<Raw>) {
-        let event = self.event(slot);
-        let excluded = if at.is_some() { event.exclude_user } else { event.exclude_kernel };
         // The fault of a kernel copy has the registers of the copy.
-        let software = event.kind != EventKind::PageFaults;
-        if excluded || !self.instance_mut(slot).counter.count(1) {
-            return;
-        }
+        let software = self.event(slot).kind != EventKind::PageFaults;
         let at = match (at, self.cpu.kernel) {
             (Some(regs), _) => Interrupted::User(*regs),
             (None, Some(at)) => Interrupted::Kernel { at, software },
             (None, None) => return,
         };
+        self.hit_at(slot, at, raw);
+    }
+
+    /// An event happened once, with the registers of `at`.
+    pub fn hit_at(&mut self, slot: Slot, at: Interrupted, raw: Option<Raw>) {
+        let event = self.event(slot);
+        let excluded = match at {
+            Interrupted::User(_) => event.exclude_user,
+            Interrupted::Kernel { .. } => event.exclude_kernel,
+        };
+        if excluded || !self.instance_mut(slot).counter.count(1) {
+            return;
+        }
         if self.defers(slot) {
             self.overflows.push_back(Overflow { slot, at, raw });
         } else {
@@ -146,6 +154,7 @@ impl State {
 
     /// Writes a sample of an event whose counter has overflowed.
     pub fn sample(&mut self, slot: Slot, at: Interrupted, raw: Option<Raw>, part: UserPart) {
+        self.page_out_at_sample();
         let now = self.cpu.clock;
         let instance = self.instance_mut(slot);
         let period = instance.counter.take(now);
@@ -261,7 +270,12 @@ impl State {
                             &mut self.present(),
                         );
                     }
-                    _ => callchain::walk_user(&mut chain, &user, &mut self.present()),
+                    _ => callchain::walk_user(
+                        &mut chain,
+                        &user,
+                        self.task.at_entry,
+                        &mut self.present(),
+                    ),
                 }
             }
             UserPart::Immediate => {}

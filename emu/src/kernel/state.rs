@@ -14,12 +14,14 @@ use crate::kernel::irq_work::IrqWork;
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::machine::Others;
 use crate::kernel::observer::Observer;
+use crate::kernel::page_out::PageOut;
 use crate::kernel::process::Shared;
 use crate::kernel::sampling::Overflow;
 use crate::kernel::symbols::Function;
 use crate::kernel::task::{Ending, Task, TaskId};
 use crate::kernel::timeline::Timeline;
 use crate::kernel::timers::Timers;
+use crate::kernel::tracer::Attached;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
@@ -178,6 +180,10 @@ pub struct Cpu {
     pub tick: Option<crate::kernel::timers::TimerId>,
     /// Ticks so far (`perf_throttled_seq`).
     pub ticks: u64,
+    /// When the timer of each of [`State::tracers`] fires here; `Time::MAX`: never.
+    pub tracer_timers: Vec<Time>,
+    /// The task whose floating-point registers it has (`fpu_fpregs_owner_ctx`).
+    pub fpu_owner: Option<TaskId>,
     /// Performance events that are open on the CPU.
     pub events: Context,
     /// The PMU counts; false from its interrupt to the return from it.
@@ -213,6 +219,8 @@ impl Cpu {
             timers: Timers::default(),
             tick: None,
             ticks: 0,
+            tracer_timers: Vec::new(),
+            fpu_owner: None,
             events: Context::default(),
             counting: true,
             since_branch: 0,
@@ -267,6 +275,8 @@ pub struct Config {
     pub max_sample_rate: Option<u64>,
     /// Counters of the PMU; `None`: as many as there are events.
     pub pmu_counters: Option<u32>,
+    /// What is absent from memory at samples.
+    pub page_out: PageOut,
 }
 
 impl Default for Config {
@@ -285,6 +295,7 @@ impl Default for Config {
             callchains: Limits::default(),
             max_sample_rate: None,
             pmu_counters: None,
+            page_out: PageOut::default(),
         }
     }
 }
@@ -331,6 +342,8 @@ pub struct State {
     pub overflows: VecDeque<Overflow>,
     /// Deferred user unwinding.
     pub unwind: Unwind,
+    /// Tracers beside perf; which they are never changes in a run.
+    pub tracers: Vec<Attached>,
     /// Options.
     pub config: Config,
     /// The seeded generator behind `getrandom`, `AT_RANDOM` and `/dev/urandom`.
@@ -358,6 +371,8 @@ pub struct Stats {
     pub page_faults: u64,
     /// Signals delivered to handlers.
     pub signals: u64,
+    /// Pages that were made absent at samples.
+    pub paged_out: u64,
 }
 
 /// A small seeded generator (Steele, Lea, Flood 2014).
@@ -505,8 +520,12 @@ impl State {
         if let (Some(kernel), Some(&caller)) = (&mut self.cpu.kernel, self.cpu.functions.last()) {
             let address = caller.return_address(self.arch, callee);
             let stack = stack_of(&self.task, &self.cpu.nmi_stack, kernel.sp);
+            let fp = kernel.fp;
             kernel.push(stack, &mut self.arena, address);
             kernel.ip = callee.addr(self.arch);
+            if self.perf.kprobes {
+                self.hit_kprobe(callee, fp);
+            }
         }
         self.cpu.functions.push(callee);
     }

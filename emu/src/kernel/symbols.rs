@@ -147,6 +147,12 @@ functions! {
     ForceInfo, "force_sig_info_to_task", "force_sig_info_to_task";
     GroupExit, "do_group_exit", "do_group_exit";
     DoExit, "do_exit", "do_exit";
+    KernelThread, "kthread", "kthread";
+    UprobeNotifyResume, "uprobe_notify_resume", "uprobe_notify_resume";
+    UprobeDispatcher, "uprobe_dispatcher", "uprobe_dispatcher";
+    El1Sync, "", "el1h_64_sync";
+    El1SyncHandler, "", "el1h_64_sync_handler";
+    El1Abort, "", "el1_abort";
 }
 
 /// A modelled function.
@@ -163,6 +169,17 @@ impl Function {
     /// The function that is a system call's body.
     pub fn of_syscall(sysno: Sysno) -> Function {
         Function(NAMES.len() as u16 + sysno as u16)
+    }
+
+    /// The function of this name.
+    pub fn named(arch: Arch, name: &str) -> Option<Function> {
+        let all = 0..(NAMES.len() + Sysno::ALL.len()) as u16;
+        all.map(Function).find(|f| !name.is_empty() && f.name(arch) == name)
+    }
+
+    /// Its number, in the order of addresses.
+    pub const fn index(self) -> u16 {
+        self.0
     }
 
     /// First address.

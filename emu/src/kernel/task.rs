@@ -168,6 +168,15 @@ pub struct Image {
     pub sframe: Option<(Range<u64>, Range<u64>)>,
 }
 
+/// What a thread of the kernel does (`PF_KTHREAD`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KernelThread {
+    /// It is a CPU's idle task.
+    Idle,
+    /// It registers and cancels this one of [`crate::kernel::State::tracers`].
+    Tracer(usize),
+}
+
 /// One task.
 #[derive(Debug)]
 pub struct Task {
@@ -193,6 +202,18 @@ pub struct Task {
     pub moved: u64,
     /// When the time of that call is over.
     pub deadline: Option<Time>,
+    /// The CPU that had its floating-point registers last (`fpu.last_cpu`).
+    pub fpu_cpu: Option<u32>,
+    /// The probed instruction whose handlers are to be called.
+    pub uprobe: Option<u64>,
+    /// Handlers of a probe on a function's first instruction run (x86_64).
+    pub at_entry: bool,
+    /// The probed instruction that is executed next, without its breakpoint.
+    pub step_over: Option<u64>,
+    /// User instructions that it had run when pages were made absent last.
+    pub paged_out: Option<u64>,
+    /// What it does, if it is a thread of the kernel.
+    pub kernel_thread: Option<KernelThread>,
     /// Its address space; `None` for a thread of the kernel, and after `exit_mm`.
     pub mm: Option<MmId>,
     /// Open files.

@@ -6,19 +6,25 @@
 //! signal:signal_generate               __send_signal_locked; of a trap's signal: its handler
 //! signal:signal_deliver                get_signal
 //! sched:sched_process_exit             do_exit, after PF_EXITING, before the events go
+//! x86_fpu:x86_fpu_regs_activated       exit_to_user_mode_prepare (X4), after a switch of tasks
 //! ```
 //!
 //! Events that the same place hits are sampled in the order of the session.
 
 use arch::sigaction::SigAction;
 use arch::siginfo::SigInfo;
-use arch::{Signal, Sysno};
+use arch::{Arch, Signal, Sysno};
 
 use crate::kernel::State;
 use crate::perf::record::{EventKind, Generated, Raw};
 
 /// `task_struct.prio` at nice 0.
 const DEFAULT_PRIO: i32 = 120;
+
+/// Where the tasks' `struct fpu` would be, in the kernel's map of all memory.
+const FIRST_FPU: u64 = 0xffff_8881_0000_0000;
+/// Bytes from one to the next.
+const FPU_SIZE: u64 = 0x2000;
 
 /// The system call that a number register names: the number is an `int`.
 const NUMBER: u64 = 0xffff_ffff;
@@ -108,6 +114,22 @@ impl State {
         let (handler, flags) = (action.handler, action.flags);
         let raw = Raw::SignalDeliver { signal, errno, code, handler, flags };
         self.tracepoint(EventKind::SignalDeliver, raw);
+    }
+
+    /// X4 of x86_64 (`switch_fpu_return`): the user's floating-point registers are loaded, unless
+    /// they are those that the CPU has. A tracepoint in the tail of the exit (E-3a).
+    pub fn activate_fpu(&mut self) {
+        let me = Some(self.task.id);
+        let valid = self.cpu.fpu_owner == me && self.task.fpu_cpu == Some(self.cpu.id);
+        if self.arch != Arch::X86_64 || valid {
+            return;
+        }
+        self.cpu.fpu_owner = me;
+        self.task.fpu_cpu = Some(self.cpu.id);
+        if self.perf.wants(EventKind::FpuRegsActivated) {
+            let fpu = FIRST_FPU + u64::from(self.task.id.0) * FPU_SIZE;
+            self.tracepoint(EventKind::FpuRegsActivated, Raw::FpuRegsActivated { fpu });
+        }
     }
 
     /// The task ends, perhaps as the last of its process.

@@ -114,6 +114,8 @@ pub enum Tracer {
     Perf,
     /// Keeps what it is told in [`Unwind::calls`], as an ftrace instance would in its buffer.
     Log,
+    /// One of [`State::tracers`]: it counts.
+    Attached(usize),
 }
 
 /// A registered work (`struct unwind_work`).
@@ -129,7 +131,10 @@ pub struct Work {
     pub queued: Option<u32>,
 }
 
-/// A callback that was made to a [`Tracer::Log`].
+/// Callbacks that are kept.
+const CALLS: usize = 1024;
+
+/// A callback that was made to a tracer other than perf.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     /// To whom.
@@ -184,7 +189,7 @@ pub struct Unwind {
     /// SFrame sections of a process are looked into first; else the kernel has only the walk by
     /// frame pointer, which is that of x86_64.
     pub sframe: bool,
-    /// Calls of [`Tracer::Log`]s.
+    /// The last calls of tracers other than perf, the newest last.
     pub calls: Vec<Call>,
     /// Stores to a task's unwind state on the exit path.
     pub exit_stores: u64,
@@ -197,18 +202,25 @@ pub struct Clock {
     pub granularity: u64,
     /// What it shows at boot.
     pub start: u64,
+    /// How far each CPU's is ahead of that of the CPU before it, in nanoseconds.
+    pub skew: u64,
 }
 
 impl Default for Clock {
     fn default() -> Clock {
-        Clock { granularity: 1, start: 0 }
+        Clock { granularity: 1, start: 0, skew: 0 }
     }
 }
 
 impl Clock {
-    /// Its value `now` nanoseconds after boot.
-    pub const fn at(self, now: u64) -> u64 {
-        self.start.wrapping_add(now / self.granularity * self.granularity)
+    /// Its ticks on a CPU, `now` nanoseconds after boot.
+    pub const fn tick(self, cpu: u32, now: u64) -> u64 {
+        now.wrapping_add(self.skew.wrapping_mul(cpu as u64)) / self.granularity
+    }
+
+    /// Its value on a CPU, `now` nanoseconds after boot.
+    pub const fn at(self, cpu: u32, now: u64) -> u64 {
+        self.start.wrapping_add(self.tick(cpu, now) * self.granularity)
     }
 }
 
@@ -234,6 +246,14 @@ impl Unwind {
     /// attribute bit and ignores it.
     pub const fn available(&self, arch: Arch) -> bool {
         matches!(arch, Arch::X86_64) || self.sframe
+    }
+
+    /// Keeps a call; of those before it not more than [`CALLS`].
+    fn note_call(&mut self, call: Call) {
+        if self.calls.len() >= CALLS {
+            self.calls.clear();
+        }
+        self.calls.push(call);
     }
 
     /// Takes a work out of the list. A traversal that is at it goes on behind it.
@@ -267,10 +287,13 @@ pub async fn call_back(k: &Kernel, work: WorkId, trace: &[u64], cookie: u64) {
     let tracer = k.step(Point::CallbackCall, function).await;
     match tracer {
         Some(Tracer::Perf) => perf_callback(k, trace, cookie).await,
-        Some(Tracer::Log) => {
+        Some(tracer @ (Tracer::Log | Tracer::Attached(_))) => {
             let call = |s: &mut State| {
                 let tid = s.task.tid;
-                s.unwind.calls.push(Call { work, tid, cookie, trace: trace.to_vec() });
+                s.unwind.note_call(Call { work, tid, cookie, trace: trace.to_vec() });
+                if let Tracer::Attached(index) = tracer {
+                    s.note_call(index, trace.len());
+                }
             };
             k.step(Point::CallbackLog, call).await;
         }

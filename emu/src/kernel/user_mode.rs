@@ -3,7 +3,7 @@
 use crate::engine::{Budget, EngineError, Exit};
 use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::scheduler::{self, pause};
-use crate::kernel::{Kernel, State, entry, exit, fault, paths};
+use crate::kernel::{Kernel, State, entry, exit, fault, paths, uprobe};
 
 /// User instructions between two looks at the interrupt flag: about a tenth of a second.
 /// Counts are exact, so nothing that a guest or a profile shows depends on it.
@@ -49,10 +49,13 @@ pub async fn live(k: Kernel, birth: Birth) {
                 let cause = k.with(|s| fault::of_page(s, page, access));
                 fault::handle(&k, cause).await;
             }
-            Exit::Exception(e) => {
-                let cause = k.with(|s| fault::of_exception(s, e));
-                fault::handle(&k, cause).await;
-            }
+            Exit::Exception(e) => match k.with(|s| uprobe::hit(s, e)) {
+                Some(addr) => uprobe::handle(&k, addr).await,
+                None => {
+                    let cause = k.with(|s| fault::of_exception(s, e));
+                    fault::handle(&k, cause).await;
+                }
+            },
             Exit::Budget => {}
         }
         user_interrupts(&k).await;
@@ -75,12 +78,19 @@ impl State {
 /// Runs user code until something happens.
 fn run_user(state: &mut State) -> Result<Exit, EngineError> {
     state.compact_events();
-    let budget = user_budget(state);
+    let mut budget = user_budget(state);
+    let stepped = uprobe::begin_step_over(state);
+    if stepped.is_some() {
+        budget.instructions = budget.instructions.min(1);
+    }
     state.load_engine();
     state.core.set_clock(state.cpu.clock);
     let began = state.cpu.clock;
     let State { core, arena, mm, .. } = state;
     let run = core.run(arena, &mut mm.table, budget)?;
+    if let Some(addr) = stepped {
+        uprobe::end_step_over(state, addr, run.retired > 0);
+    }
     state.account();
     state.cpu.clock += run.retired;
     state.cpu.accounted = state.cpu.clock;

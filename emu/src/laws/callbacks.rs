@@ -46,7 +46,7 @@ impl Monitor for AtLeastOne {
         let mut told = BTreeSet::new();
         for asked in m.story.asked.iter().filter(|_| over) {
             if m.story.calls_of(asked.work) == 0 && told.insert(asked.work.0) {
-                let kinds = [Hazard::H7, Hazard::H14, Hazard::Cancelled, Hazard::H6];
+                let kinds = [Hazard::H7, Hazard::H14, Hazard::H17, Hazard::Cancelled, Hazard::H6];
                 let about = |h: &Happened| h.work == Some(asked.work);
                 let hazard = m.story.hazards.find(&kinds, about);
                 let (work, event) = (asked.work.0, asked.event);

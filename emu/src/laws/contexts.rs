@@ -44,7 +44,7 @@ impl Monitor for Levels {
 /// See its words.
 pub const QUIET_EXIT: Law = Law {
     number: 2,
-    words: "at X5 interrupts are off and no work bit is set, except by an NMI or by code of the \
+    words: "at X5 interrupts are off and no work bit is set, except by an NMI, by another CPU, or by code of the \
             exit's tail after the last read",
     levels: ALL_G,
 };

@@ -104,7 +104,8 @@ impl Monitor for Tick {
         if !m.is(Point::TimestampRequest5) || m.task.id != 0 {
             return;
         }
-        let (tick, stamp) = (m.now.began / m.machine.clock.granularity.max(1), m.now.task.id);
+        let tick = m.machine.clock.tick(m.now.cpu.id, m.now.began);
+        let stamp = m.now.task.id;
         let last = self.0.of(m).replace((tick, stamp));
         if last.is_some_and(|(t, s)| t == tick && s != stamp) {
             found.push(Broken::new(format!("{stamp:#x} in tick {tick}, {last:x?} before")));

@@ -26,8 +26,12 @@ pub enum Hazard {
     H11,
     /// A work that was refused a bit asks.
     H14,
+    /// Cancelled in the middle of a request.
+    H17,
     /// No NMI, in the tail of the exit.
     H18,
+    /// Cancelled while its callback ran.
+    H20,
     /// The tracer went away.
     Cancelled,
     /// Designs without a mask: asked again after the task work began.
@@ -50,7 +54,9 @@ impl Hazard {
             Hazard::H7 => "H7",
             Hazard::H11 => "H11",
             Hazard::H14 => "H14",
+            Hazard::H17 => "H17",
             Hazard::H18 => "H18",
+            Hazard::H20 => "H20",
             Hazard::Cancelled => "cancel",
             Hazard::Again => "RV12",
             Hazard::CoarseClock => "RV1",
@@ -79,6 +85,14 @@ impl Hazard {
                  signal, its return, a restart or exec"
             }
             Hazard::H14 => "a work asked that had been refused a bit: 0 is the bit of PENDING",
+            Hazard::H17 => {
+                "a tracer was cancelled in the middle of its request: its bit came into the mask \
+                 after the cancelling had cleaned that"
+            }
+            Hazard::H20 => {
+                "a tracer was cancelled while its callback ran: its bit was read again, as -1, \
+                 and bit 63 is completed"
+            }
             Hazard::H18 => {
                 "a request outside NMI after the work bits were read for the last time: nothing \
                  brings the task back"

@@ -27,10 +27,12 @@ impl Monitor for BitsAsked {
     fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
         // A request sets its bit some steps before it is answered.
         let settled = m.story.requests.is_empty();
+        // What a task that has ended leaves in its mask is nobody's.
+        let settled = settled && m.now.task.has_mm;
         if !settled || m.task.mask == m.now.task.mask && m.story.answered.is_none() {
             return;
         }
-        let asked = m.story.asked.iter().filter_map(|a| m.bit(a.work)).fold(0, |set, b| set | b);
+        let asked = m.story.asked.iter().fold(0, |set, a| set | a.bit);
         let extra = m.now.task.mask & !RESERVED & !asked;
         if extra != 0 {
             let hazard = m.story.recent(&[Hazard::H7]).filter(|_| extra == 1 << 63);
@@ -113,7 +115,8 @@ impl Monitor for Completed {
         }
         let extra = m.now.task.completed() & !m.task.completed() & !*called;
         if extra != 0 {
-            found.push(Broken::new(format!("{} was not called", bits(extra))));
+            let hazard = m.story.recent(&[Hazard::H20]).filter(|_| extra == 1 << 63);
+            found.push(Broken::or(hazard, format!("{} was not called", bits(extra))));
         }
     }
 }

@@ -43,9 +43,10 @@
 //! * 26, 28: recursion slots and the counted callchain buffers.
 //! * 44 and 45: LOST records and throttling, which tests count in the file.
 //! * 36 and 37 of several sessions; records that are lost; samples that only some CPUs see.
-//! * Hazards of cancelling (H8 to H10, H17, H19, H20) and of failing allocations (H5, H15), of
-//!   threads that never go back to user mode (H21): a break by one of them would not be
-//!   explained.
+//! * Hazards of misused cancelling (H9), of a bit that is given to another tracer in the middle
+//!   of a traversal (H8, H10, H19: not met by the tracers of a run so far), of failing
+//!   allocations (H5, H15), of threads that never go back to user mode (H21): a break by one of
+//!   them would not be explained.
 //! * 35 of the file's bytes and 47 of the written profile: tests read them back.
 //!
 //! * [`law`], [`hazard`], [`report`]: what is said. * [`moment`], [`view`], [`story`]: what is

@@ -52,6 +52,8 @@ pub struct CpuView {
     pub in_kernel: bool,
     /// The self-interrupt of irq_work is on its way.
     pub irq_work: bool,
+    /// Another CPU's request to look at the work bits and the queue is on its way.
+    pub resched_ipi: bool,
     /// `unwind_ctx_ctr`
     pub counter: u32,
 }

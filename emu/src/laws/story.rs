@@ -18,6 +18,8 @@ pub struct Asked {
     pub answer: Requested,
     /// At which event.
     pub event: u64,
+    /// The bit that it has, or had, in the mask.
+    pub bit: u64,
 }
 
 /// A callback.
@@ -38,6 +40,8 @@ pub struct Request {
     pub level: u8,
     /// The unwinder's state.
     pub unwind: (u64, u64, bool, usize),
+    /// The bit that it has set in the mask (Q9).
+    pub bit: u64,
 }
 
 /// See the module.
@@ -84,6 +88,11 @@ pub struct TaskStory {
     /// The last cookie of an earlier entry.
     last: Option<(u64, u64)>,
 }
+
+/// PENDING and USED.
+const RESERVED: u64 = 0b11;
+/// What a bit of -1 is shifted to.
+const LAST: u64 = 1 << 63;
 
 /// First steps of requests.
 const REQUESTS: [Point; 4] =
@@ -133,6 +142,12 @@ impl TaskStory {
             Point::ExitMm => self.flush = false,
             Point::ExitPerf if task.waits() => self.note(now, Hazard::TornDown, task.id, None),
             Point::TimestampWork2 | Point::CookieWork2 | Point::WorkWork1 => self.begun = true,
+            Point::RequestQ9 => {
+                if let Some(request) = self.requests.last_mut() {
+                    request.bit = now.task.mask & !task.mask & !RESERVED;
+                }
+            }
+            Point::ProcessP8Completed => self.completes(task, now),
             Point::ProcessP6 => self.cookie = now.task.id,
             Point::DeferredOutput => {
                 let cookie = self.written(now).unwrap_or(self.cookie);
@@ -150,11 +165,14 @@ impl TaskStory {
                 of_no_user: task.exiting || !task.has_mm,
                 level: cpu.level,
                 unwind: task.unwind(),
+                bit: 0,
             });
         }
         let set = bits(now.task.work) & !bits(task.work);
-        // By an NMI, or by code of the tail itself that asks (E-3a).
-        if self.tail && (now.cpu.level == 3 || !self.requests.is_empty()) {
+        // By an NMI, by code of the tail itself that asks (E-3a), or by another CPU, whose
+        // interrupt is then on its way.
+        let elsewhere = now.cpu.resched_ipi;
+        if self.tail && (now.cpu.level == 3 || !self.requests.is_empty() || elsewhere) {
             self.late |= set;
         }
     }
@@ -193,7 +211,11 @@ impl TaskStory {
             self.note(now, hazard, cookie, Some(work));
         }
         if !self.asked.iter().any(|a| a.work == work && a.answer.cookie == cookie) {
-            self.asked.push(Asked { work, answer, event: now.event });
+            let bit = match now.works.get(work.0 as usize).map_or(-1, |w| w.bit) {
+                bit @ 0..64 => 1 << bit,
+                _ => self.answered.as_ref().map_or(0, |request| request.bit),
+            };
+            self.asked.push(Asked { work, answer, event: now.event, bit });
         }
         self.last = match self.last {
             Some((_, entry)) if entry < self.entry => Some((cookie, self.entry)),
@@ -223,7 +245,10 @@ impl TaskStory {
         }
         let bit = now.works.get(work.0 as usize).map_or(0, |w| w.bit);
         let nmi = now.cpu.level == 3;
+        let set = self.answered.as_ref().map_or(0, |request| request.bit);
         match () {
+            () if bit < 0 && set & !LAST != 0 => Some(Hazard::H17),
+            () if bit < 0 && set == 0 && answer.ret > 0 => Some(Hazard::Cancelled),
             () if bit < 0 => Some(Hazard::H7),
             () if bit == 0 => Some(Hazard::H14),
             () if self.window && nmi => Some(Hazard::H1),
@@ -237,13 +262,22 @@ impl TaskStory {
         }
     }
 
+    /// The bit of the work that was called is read again: it may be -1 by now.
+    fn completes(&mut self, task: &TaskView, now: &Now<'_>) {
+        let gained = now.task.completed() & !task.completed();
+        let cancelled = |c: &Called| now.works.get(c.work.0 as usize).is_some_and(|w| w.bit < 0);
+        if gained == LAST && self.called.last().is_some_and(cancelled) {
+            self.note(now, Hazard::H20, now.task.id, None);
+        }
+    }
+
     /// A work that asked has lost its bit.
     fn cancels(&mut self, now: &Now<'_>) {
         for at in 0..self.asked.len() {
             let Asked { work, answer, .. } = self.asked[at];
             let gone = now.works.get(work.0 as usize).is_some_and(|w| w.bit < 0);
             let known = |h: &Happened| h.work == Some(work) && h.entry == self.entry;
-            let kinds = [Hazard::Cancelled, Hazard::H7];
+            let kinds = [Hazard::Cancelled, Hazard::H7, Hazard::H17];
             if gone && self.hazards.find(&kinds, known).is_none() {
                 self.note(now, Hazard::Cancelled, answer.cookie, Some(work));
             }

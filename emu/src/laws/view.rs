@@ -21,6 +21,7 @@ impl CpuView {
             level: cpu.level(),
             in_kernel: cpu.kernel.is_some(),
             irq_work: cpu.irq_work.is_raised(),
+            resched_ipi: cpu.resched_ipi,
             counter: cpu.unwind_ctx_ctr,
         }
     }
@@ -50,11 +51,10 @@ fn traversals(state: &State) -> u32 {
     state.unwind.srcu.readers() as u32 + u32::from(state.unwind.mutex.owner.is_some())
 }
 
-/// How much of the lists of records and callbacks, which are emptied from time to time, is new.
+/// Which records are not new.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     records: usize,
-    calls: usize,
     /// User registers are in the slot: after N1.
     saved: bool,
 }
@@ -67,7 +67,7 @@ impl Seen {
             What::Step(Point::EntryN1) => self.saved = true,
             _ => {}
         }
-        let (records, calls) = (&state.perf.records, &state.unwind.calls);
+        let calls = &state.unwind.calls;
         let now = Now {
             event,
             what,
@@ -81,13 +81,16 @@ impl Seen {
             exit_stores: state.unwind.exit_stores,
             closed: state.task.exiting && state.task.events.instances.is_empty(),
             events: &state.perf.session.events,
-            records: records.get(self.records..).unwrap_or_default(),
-            calls: calls.get(self.calls..).unwrap_or_default(),
+            records: state.perf.since(self.records),
+            calls: match what {
+                What::Step(Point::CallbackLog) => calls.last().map_or(&[], std::slice::from_ref),
+                _ => &[],
+            },
             cache: state.task.unwind.cache.as_ref().map_or(&[], |c| &c.entries),
             user: self.user(state, what),
             capture: (what == What::Step(Point::CaptureC6)).then(|| capture(state)),
         };
-        (self.records, self.calls) = (records.len(), calls.len());
+        self.records = state.perf.written();
         now
     }
 

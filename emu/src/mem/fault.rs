@@ -90,7 +90,12 @@ impl Mm {
     }
 
     /// A private copy of a shared frame, at the first store.
-    fn copy_page(&self, arena: &mut Arena, area: &Area, from: Frame) -> Result<Pte, FaultKind> {
+    pub(super) fn copy_page(
+        &self,
+        arena: &mut Arena,
+        area: &Area,
+        from: Frame,
+    ) -> Result<Pte, FaultKind> {
         let frame = arena.alloc().ok_or(FaultKind::NoMemory)?;
         if from != self.zero {
             let mut page = [0; PAGE as usize];

@@ -45,6 +45,7 @@ impl Mm {
             memory: self.memory,
             kernel_faults: Vec::new(),
             sframe: None,
+            uprobes: self.uprobes.clone(),
             total: self.total,
             tops: self.tops.clone(),
         };

@@ -42,6 +42,15 @@ pub struct MmLayout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MmId(pub u32);
 
+/// A breakpoint of the kernel's in a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uprobe {
+    /// Where.
+    pub addr: u64,
+    /// The code that was there, zeros behind the end of its page.
+    pub code: [u8; 16],
+}
+
 /// One address space.
 #[derive(Debug)]
 pub struct Mm {
@@ -74,6 +83,8 @@ pub struct Mm {
     pub kernel_faults: Vec<u64>,
     /// SFrame sections that were registered for it, in a kernel that takes them.
     pub sframe: Option<Registry>,
+    /// Breakpoints in its code.
+    pub uprobes: Vec<Uprobe>,
 }
 
 impl Mm {
@@ -94,6 +105,7 @@ impl Mm {
             memory: arena.len(),
             kernel_faults: Vec::new(),
             sframe: None,
+            uprobes: Vec::new(),
         })
     }
 

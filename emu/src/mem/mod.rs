@@ -14,6 +14,7 @@
 //!   [`remap`]: `mremap`; [`advise`]: `madvise`.
 //! * [`fork`]: a copy for a child.
 //! * [`fault`]: bringing a page in, or the signal that says why not.
+//! * `page_out`: pages that leave memory. * `poke`: changes of code by the kernel.
 //! * [`object`]: memory of files and of shared anonymous mappings.
 //!
 //! Errors are the kernel's: [`arch::Errno`]. Page tables never hold a permission that
@@ -26,7 +27,9 @@ pub mod fork;
 pub mod mm;
 pub mod object;
 pub mod ops;
+mod page_out;
 pub mod page_table;
+mod poke;
 pub mod remap;
 
 #[cfg(test)]
@@ -34,7 +37,7 @@ mod tests;
 
 pub use area::{Area, AreaFlags, Backing, Prot};
 pub use fault::{Fault, FaultKind};
-pub use mm::{Mm, MmLayout};
+pub use mm::{Mm, MmLayout, Uprobe};
 pub use object::{Object, Quota, Source};
 pub use page_table::{PageTable, Pte};
 

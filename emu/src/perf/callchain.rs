@@ -112,10 +112,11 @@ pub fn walk_kernel(
     }
 }
 
-/// Walks a user stack: `perf_callchain_user` of the architecture.
-pub fn walk_user(chain: &mut Chain, regs: &Regs, memory: &mut impl Memory) {
+/// Walks a user stack: `perf_callchain_user` of the architecture. `at_entry`: a probe on a
+/// function's first instruction is being handled.
+pub fn walk_user(chain: &mut Chain, regs: &Regs, at_entry: bool, memory: &mut impl Memory) {
     chain.store_context(context::USER);
-    fp::perf::walk(regs, false, memory, &mut |address| chain.store(address).is_ok());
+    fp::perf::walk(regs, at_entry, memory, &mut |address| chain.store(address).is_ok());
 }
 
 /// The same with the process's SFrame sections, as `unwind_user` walks, but of what is present:
@@ -158,7 +159,7 @@ mod tests {
         regs.pc = pc;
         regs.gp[arch.fp()] = fp;
         let mut chain = Chain::new(max, Limits::default());
-        walk_user(&mut chain, &regs, &mut Words(words));
+        walk_user(&mut chain, &regs, false, &mut Words(words));
         chain.into_words()
     }
 

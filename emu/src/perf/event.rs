@@ -26,6 +26,7 @@ const NAMES: &[(&str, EventKind)] = &[
     ("sched:sched_process_exec", EventKind::ProcessExec),
     ("sched:sched_switch", EventKind::SchedSwitch),
     ("sched:sched_waking", EventKind::SchedWaking),
+    ("x86_fpu:x86_fpu_regs_activated", EventKind::FpuRegsActivated),
 ];
 
 /// Before the name of a system call.
@@ -75,7 +76,10 @@ fn others(name: &str) -> String {
     }
     let mut names: Vec<&str> = NAMES.iter().map(|(n, _)| *n).collect();
     names.sort_unstable();
-    format!("there are: {}, {ENTER}NAME, {EXIT}NAME", names.join(", "))
+    format!(
+        "there are: {}, {ENTER}NAME, {EXIT}NAME, uprobe:PLACE, kprobe:FUNCTION",
+        names.join(", ")
+    )
 }
 
 /// The names that differ least from `name`, at most three, none if all differ much.
@@ -109,14 +113,19 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// The event of this name.
+/// The event of this name. Where a probe is, is known once the guest is loaded.
 fn find(name: &str) -> Option<EventKind> {
     if let Some((_, kind)) = NAMES.iter().find(|(known, _)| *known == name) {
         return Some(*kind);
     }
     let enter = || name.strip_prefix(ENTER).and_then(Sysno::from_name).map(EventKind::SysEnterOf);
     let exit = || name.strip_prefix(EXIT).and_then(Sysno::from_name).map(EventKind::SysExitOf);
-    enter().or_else(exit)
+    let probe = |prefix: &str| name.strip_prefix(prefix).is_some_and(|place| !place.is_empty());
+    enter().or_else(exit).or_else(|| match () {
+        () if probe("uprobe:") => Some(EventKind::Uprobe(u16::MAX)),
+        () if probe("kprobe:") => Some(EventKind::Kprobe(u16::MAX)),
+        () => None,
+    })
 }
 
 impl EventKind {
@@ -138,7 +147,10 @@ impl EventKind {
             | EventKind::ProcessFork
             | EventKind::ProcessExec
             | EventKind::SchedSwitch
-            | EventKind::SchedWaking => true,
+            | EventKind::SchedWaking
+            | EventKind::FpuRegsActivated
+            | EventKind::Uprobe(_)
+            | EventKind::Kprobe(_) => true,
             EventKind::Cycles
             | EventKind::Instructions
             | EventKind::Branches

@@ -9,6 +9,7 @@ use arch::{Arch, Sysno};
 use crate::perf::record::EventKind;
 
 /// Ids are numbered at the boot of a kernel; the modelled kernel's never change.
+const FPU_ID: u16 = 62;
 const SIGNAL_DELIVER_ID: u16 = 192;
 const SIGNAL_GENERATE_ID: u16 = 193;
 const PROCESS_EXIT_ID: u16 = 320;
@@ -20,6 +21,10 @@ const SYS_EXIT_ID: u16 = 385;
 const SYS_ENTER_ID: u16 = 386;
 /// The first of those of the system calls, two for each: exit, enter.
 const SYSCALLS_ID: u16 = 1000;
+
+/// The first of those of kernel functions, then of user probes.
+const KPROBES_ID: u16 = 4000;
+const UPROBES_ID: u16 = 8000;
 
 /// The fields that every tracepoint starts with (`struct trace_entry`).
 const COMMON_FIELDS: &str = "\
@@ -84,13 +89,17 @@ pub const fn id(kind: EventKind) -> Option<u16> {
         EventKind::ProcessExec => PROCESS_EXEC_ID,
         EventKind::SchedSwitch => SWITCH_ID,
         EventKind::SchedWaking => WAKING_ID,
+        EventKind::FpuRegsActivated => FPU_ID,
+        EventKind::Kprobe(function) => KPROBES_ID + function,
+        EventKind::Uprobe(place) => UPROBES_ID.saturating_add(place),
         _ => return None,
     })
 }
 
 /// The tracepoint of this id that `arch` has.
 pub fn by_id(arch: Arch, wanted: u64) -> Option<EventKind> {
-    const OTHERS: [EventKind; 9] = [
+    const OTHERS: [EventKind; 10] = [
+        EventKind::FpuRegsActivated,
         EventKind::SysEnter,
         EventKind::SysExit,
         EventKind::SignalGenerate,
@@ -184,6 +193,17 @@ pub fn of(kind: EventKind) -> Option<Format> {
                 "\"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, \
                  REC->target_cpu",
             ),
+        EventKind::FpuRegsActivated => Format::new("x86_fpu", "x86_fpu_regs_activated", id)
+            .field("struct fpu * fpu", 8, 8, false)
+            .field("bool load_fpu", 16, 1, false)
+            .field("u64 xfeatures", 24, 8, false)
+            .field("u64 xcomp_bv", 32, 8, false)
+            .print(
+                "\"x86/fpu: %p load: %d xfeatures: %llx xcomp_bv: %llx\", REC->fpu, \
+                 REC->load_fpu, REC->xfeatures, REC->xcomp_bv",
+            ),
+        EventKind::Kprobe(function) => probe("kprobes", format!("function_{function}"), id),
+        EventKind::Uprobe(place) => probe("uprobes", format!("place_{place}"), id),
         _ => return None,
     })
 }
@@ -202,6 +222,12 @@ fn signal(name: &str, id: u16) -> Format {
         .field("int sig", 8, 4, true)
         .field("int errno", 12, 4, true)
         .field("int code", 16, 4, true)
+}
+
+/// What `perf probe` makes, under names of ours.
+fn probe(system: &'static str, name: String, id: u16) -> Format {
+    let format = Format::new(system, name, id);
+    format.field("unsigned long __probe_ip", 8, 8, false).print("\"(%lx)\", REC->__probe_ip")
 }
 
 /// The arguments of a system call, a word each.
@@ -243,6 +269,9 @@ mod tests {
             EventKind::ProcessExec,
             EventKind::SchedSwitch,
             EventKind::SchedWaking,
+            EventKind::FpuRegsActivated,
+            EventKind::Kprobe(7),
+            EventKind::Uprobe(7),
         ];
         others.into_iter().chain(calls).collect()
     }

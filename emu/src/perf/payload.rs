@@ -36,6 +36,8 @@ const fn kind_of(raw: &Raw) -> EventKind {
         Raw::ProcessExec { .. } => EventKind::ProcessExec,
         Raw::SchedSwitch { .. } => EventKind::SchedSwitch,
         Raw::SchedWaking { .. } => EventKind::SchedWaking,
+        Raw::FpuRegsActivated { .. } => EventKind::FpuRegsActivated,
+        Raw::Probe { kind, .. } => *kind,
     }
 }
 
@@ -90,6 +92,9 @@ fn push_fields(b: &mut Vec<u8>, raw: &Raw) {
             push_comm(b, comm);
             push_ints(b, &[*pid as i32, DEFAULT_PRIO, *target_cpu]);
         }
+        // load_fpu; without XSAVE there are no features.
+        Raw::FpuRegsActivated { fpu } => push_words(b, &[*fpu, 1, 0, 0]),
+        Raw::Probe { ip, .. } => push_words(b, [ip]),
     }
 }
 

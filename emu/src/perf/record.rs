@@ -165,6 +165,18 @@ pub enum Raw {
         /// The CPU that it was on last.
         target_cpu: i32,
     },
+    /// `x86_fpu:x86_fpu_regs_activated`
+    FpuRegsActivated {
+        /// Address of the task's `struct fpu`.
+        fpu: u64,
+    },
+    /// A user or kernel probe.
+    Probe {
+        /// Which.
+        kind: EventKind,
+        /// Its address.
+        ip: u64,
+    },
 }
 
 /// What became of a signal that was sent (`TRACE_SIGNAL_*`).
@@ -407,6 +419,12 @@ pub enum EventKind {
     SchedSwitch,
     /// Tracepoint `sched:sched_waking`
     SchedWaking,
+    /// Tracepoint `x86_fpu:x86_fpu_regs_activated`
+    FpuRegsActivated,
+    /// A user probe, by the number of its place.
+    Uprobe(u16),
+    /// A probe of a kernel function, by the number of that.
+    Kprobe(u16),
 }
 
 /// How often an event samples.

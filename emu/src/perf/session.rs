@@ -24,6 +24,10 @@ pub struct Perf {
     pub times: Vec<Totals>,
     /// Records not yet handed to the exporter. Those of one CPU are in time order.
     pub records: Vec<Record>,
+    /// Records that were handed to it before these.
+    pub taken: usize,
+    /// There are probes of kernel functions among the session's events.
+    pub kprobes: bool,
     /// Events that guests opened and can still reach.
     pub opened: Vec<Rc<Opened>>,
     /// The id of the newest of them, or of what inherited it.
@@ -37,8 +41,18 @@ impl Perf {
         let last_id = totals.len() as u64;
         let encoder = Encoder::new(Attr::all(&session));
         let times = vec![Totals::default(); totals.len()];
-        let (rings, records, opened) = (None, Vec::new(), Vec::new());
-        Perf { session, encoder, rings, totals, times, records, opened, last_id }
+        Perf {
+            session,
+            encoder,
+            rings: None,
+            totals,
+            times,
+            records: Vec::new(),
+            taken: 0,
+            kprobes: false,
+            opened: Vec::new(),
+            last_id,
+        }
     }
 
     /// The session's records are read slowly from now on.
@@ -51,6 +65,23 @@ impl Perf {
         let lost = self.rings.iter().flat_map(|rings| rings.lost().iter().enumerate());
         let lost = lost.filter(|(_, lost)| **lost > 0);
         lost.map(|(event, &lost)| Record::LostSamples { time, event, lost }).collect()
+    }
+
+    /// Hands the records on.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.taken += self.records.len();
+        std::mem::take(&mut self.records)
+    }
+
+    /// Records that were written so far.
+    pub const fn written(&self) -> usize {
+        self.taken + self.records.len()
+    }
+
+    /// Those that were written after the first `before`, as far as they have not been handed
+    /// on.
+    pub fn since(&self, before: usize) -> &[Record] {
+        self.records.get(before.saturating_sub(self.taken)..).unwrap_or_default()
     }
 
     /// Whether an event of this kind was asked for.

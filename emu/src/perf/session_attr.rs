@@ -142,7 +142,10 @@ fn kind_and_config(kind: EventKind) -> (u32, u64) {
         | EventKind::ProcessFork
         | EventKind::ProcessExec
         | EventKind::SchedSwitch
-        | EventKind::SchedWaking => {
+        | EventKind::SchedWaking
+        | EventKind::FpuRegsActivated
+        | EventKind::Uprobe(_)
+        | EventKind::Kprobe(_) => {
             (event_type::TRACEPOINT, u64::from(formats::id(kind).unwrap_or_default()))
         }
     }

@@ -130,7 +130,7 @@ pub struct Facts {
     pub cpu: CpuFacts,
     /// The task's.
     pub task: TaskFacts,
-    /// Records that wait for the exporter.
+    /// Records that were written.
     pub records: usize,
     /// Callbacks that were made to tracers.
     pub calls: usize,
@@ -142,7 +142,7 @@ impl Facts {
         Facts {
             cpu: CpuFacts::of(&state.cpu),
             task: TaskFacts::of(&state.task),
-            records: state.perf.records.len(),
+            records: state.perf.written(),
             calls: state.unwind.calls.len(),
         }
     }

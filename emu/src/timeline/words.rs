@@ -218,7 +218,7 @@ impl Told<'_> {
     pub fn cookie(&self) -> Option<Cookie> {
         match self.point {
             Point::DeferredOutput => self.record().map(|(cookie, _)| Cookie::Given(cookie)),
-            Point::CallbackLog if self.new.calls > self.old.calls => {
+            Point::CallbackLog => {
                 self.state.unwind.calls.last().map(|call| Cookie::Given(call.cookie))
             }
             _ => None,
@@ -249,7 +249,7 @@ impl Told<'_> {
 
     /// Records of the step.
     fn records(&self) -> &[Record] {
-        self.state.perf.records.get(self.old.records..).unwrap_or_default()
+        self.state.perf.since(self.old.records)
     }
 
     fn samples(&self) -> impl Iterator<Item = &Sample> {

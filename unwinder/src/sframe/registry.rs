@@ -241,6 +241,11 @@ impl Registry {
         Ok(())
     }
 
+    /// Where the registered sections are in the process's memory, once for each text.
+    pub fn sframe_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.sections.values().map(|section| section.sframe.clone())
+    }
+
     /// Removes the section that starts at `sframe`, for all texts that it was registered for.
     ///
     /// # Errors

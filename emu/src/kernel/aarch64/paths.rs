@@ -103,6 +103,10 @@ pub const PATHS: Paths = Paths {
         functions: &[KernelTimer, KernelTimerHandler, El1Interrupt, Nmi, PmuHandler, Overflow],
         bookkeeping: 3,
     },
+    kernel_fault: NestedPath {
+        functions: &[El1Sync, El1SyncHandler, El1Abort, PageFault, TranslationFault, UserAddrFault],
+        bookkeeping: 3,
+    },
     handle_fault: [
         &[HandleFault, InnerHandleFault, AnonymousPage],
         &[HandleFault, InnerHandleFault, FilePage],

@@ -103,7 +103,7 @@ fn sysinfo(s: &mut State, a: [u64; 6]) -> SysResult {
         uptime: s.cpu.clock / 1_000_000_000,
         total_ram: s.arena.len(),
         free_ram: s.arena.len() - used,
-        procs: s.tasks().filter(|t| !t.is_idle()).count() as u16,
+        procs: s.tasks().filter(|t| t.kernel_thread.is_none()).count() as u16,
         mem_unit: 1,
         ..Sysinfo::default()
     };

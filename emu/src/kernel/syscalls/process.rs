@@ -106,7 +106,7 @@ fn find_child(s: &State, which: Which) -> Result<Option<Shared>, Errno> {
     if let Some(zombie) = s.zombies.values().find(|p| mine(p)) {
         return Ok(Some(zombie.clone()));
     }
-    let lives = s.tasks().any(|t| !t.dead && !t.is_idle() && mine(&t.process));
+    let lives = s.tasks().any(|t| !t.dead && t.kernel_thread.is_none() && mine(&t.process));
     if lives { Ok(None) } else { Err(Errno::ECHILD) }
 }
 

@@ -176,7 +176,7 @@ fn kill(s: &mut State, pid: i32, value: u64) -> SysResult {
     };
     // One thread of each process: the first.
     let mut found: Vec<(u32, TaskId)> = Vec::new();
-    for task in s.tasks().filter(|t| !t.dead && !t.is_idle() && wanted(t)) {
+    for task in s.tasks().filter(|t| !t.dead && t.kernel_thread.is_none() && wanted(t)) {
         if !found.iter().any(|(pid, _)| *pid == task.pid) {
             found.push((task.pid, task.id));
         }

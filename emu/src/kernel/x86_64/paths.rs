@@ -96,6 +96,10 @@ pub const PATHS: Paths = Paths {
         bookkeeping: 2,
     },
     kernel_pmu: NestedPath { functions: &[AsmNmi, Nmi, PmuHandler, Overflow], bookkeeping: 2 },
+    kernel_fault: NestedPath {
+        functions: &[AsmPageFault, PageFault, UserAddrFault],
+        bookkeeping: 2,
+    },
     handle_fault: [
         &[HandleFault, InnerHandleFault, AnonymousPage],
         &[HandleFault, InnerHandleFault, FilePage],

@@ -47,7 +47,7 @@ impl Script {
             arch: Arch::X86_64,
             mode,
             cpus: 1,
-            clock: Clock { granularity: 100, start: 0 },
+            clock: Clock { granularity: 100, start: 0, skew: 0 },
             callchains: Limits::default(),
         };
         let event = Event {
@@ -76,6 +76,7 @@ impl Script {
                 level: 0,
                 in_kernel: true,
                 irq_work: false,
+                resched_ipi: false,
                 counter: 0,
             },
             task: TaskView {

@@ -1,0 +1,111 @@
+//! Probes of the session: where they are, from their words.
+//!
+//! ```text
+//! uprobe:SYMBOL, uprobe:0xADDR   a user instruction of the first program: a breakpoint is
+//!                                written there ([`super::uprobe`] takes its exception)
+//! kprobe:FUNCTION                the first instruction of a modelled kernel function that
+//!                                another one calls
+//! ```
+
+use crate::kernel::State;
+use crate::kernel::kstack::KernelContext;
+use crate::kernel::sampling::Interrupted;
+use crate::kernel::symbols::Function;
+use crate::kernel::uprobe;
+use crate::perf::record::{EventKind, Raw};
+
+/// Why a probe cannot be placed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// No such symbol in the program.
+    #[error(
+        "{0:?}: the program has no function of this name; use uprobe:0xADDRESS for another place"
+    )]
+    NoSymbol(String),
+    /// No code there.
+    #[error("{name:?}: there is no code of the program at {addr:#x}")]
+    NoCode {
+        /// As typed.
+        name: String,
+        /// Where.
+        addr: u64,
+    },
+    /// No such kernel function.
+    #[error(
+        "{0:?}: no modelled kernel function has this name; those that have are in the profile's kallsyms"
+    )]
+    NoFunction(String),
+    /// It is entered by the processor.
+    #[error("{0:?}: entry code may not be probed; use a function that is called")]
+    Entry(String),
+}
+
+impl State {
+    /// Places the session's probes, and opens its events anew. Before the run. `find` knows the
+    /// program's symbols.
+    ///
+    /// # Errors
+    ///
+    /// [`ProbeError`] for the first that has no place.
+    pub fn place_probes(&mut self, find: impl Fn(&str) -> Option<u64>) -> Result<(), ProbeError> {
+        let mut events = std::mem::take(&mut self.perf.session.events);
+        let placed = events.iter_mut().try_for_each(|event| {
+            match event.kind {
+                EventKind::Uprobe(_) => event.kind = self.place_uprobe(&event.name, &find)?,
+                EventKind::Kprobe(_) => event.kind = self.place_kprobe(&event.name)?,
+                _ => {}
+            }
+            Ok(())
+        });
+        self.perf.kprobes = events.iter().any(|e| matches!(e.kind, EventKind::Kprobe(_)));
+        let probes = self.perf.kprobes || !self.mm.uprobes.is_empty();
+        self.perf.session.events = events;
+        if probes {
+            self.open_events();
+        }
+        placed
+    }
+
+    fn place_uprobe(
+        &mut self,
+        name: &str,
+        find: impl Fn(&str) -> Option<u64>,
+    ) -> Result<EventKind, ProbeError> {
+        let place = name.strip_prefix("uprobe:").unwrap_or(name);
+        let number = place.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let addr = number.or_else(|| find(place));
+        let addr = addr.ok_or_else(|| ProbeError::NoSymbol(name.to_owned()))?;
+        let index = uprobe::install(self, addr)
+            .ok_or_else(|| ProbeError::NoCode { name: name.to_owned(), addr })?;
+        Ok(EventKind::Uprobe(index))
+    }
+
+    fn place_kprobe(&self, name: &str) -> Result<EventKind, ProbeError> {
+        let function = name.strip_prefix("kprobe:").unwrap_or(name);
+        let entry = ["asm_", "entry_", "el0", "el1", "_text", "ret_from_fork"];
+        if entry.iter().any(|prefix| function.starts_with(prefix)) {
+            return Err(ProbeError::Entry(name.to_owned()));
+        }
+        let found = Function::named(self.arch, function);
+        let found = found.ok_or_else(|| ProbeError::NoFunction(name.to_owned()))?;
+        Ok(EventKind::Kprobe(found.index()))
+    }
+
+    /// The kernel function `callee` was called; `fp` is its caller's frame pointer. On aarch64
+    /// the function has no frame record yet at its first instruction, so that its caller is
+    /// missing (measured); x86_64 finds it.
+    pub fn hit_kprobe(&mut self, callee: Function, fp: u64) {
+        let kind = EventKind::Kprobe(callee.index());
+        let Some(kernel) = self.cpu.kernel else { return };
+        let at = KernelContext {
+            fp: if self.arch == arch::Arch::Aarch64 { fp } else { kernel.fp },
+            ..kernel
+        };
+        let ip = callee.addr(self.arch);
+        for (slot, _) in self.active(|k| k == kind) {
+            let at = Interrupted::Kernel { at, software: false };
+            self.hit_at(slot, at, Some(Raw::Probe { kind, ip }));
+        }
+    }
+}

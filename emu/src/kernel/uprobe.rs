@@ -1,0 +1,178 @@
+//! User probes: breakpoints in a program's code.
+//!
+//! ```text
+//! int3, brk ─► exc_int3: TIF_UPROBE ─► exit loop, X2.iii: registers at the probed instruction,
+//!              the handlers: a sample ─► the instruction: emulated, or executed alone
+//! ```
+//!
+//! While the handlers run the walk of x86_64 knows that the instruction is a function's first
+//! (`push %rbp`, `endbr64`) and that its caller is still at the stack pointer. A deferred walk
+//! comes later: `push` has been emulated by then, and the caller is missing (measured).
+//!
+//! Linux executes most instructions out of line, in a page of its own, and traps behind them.
+//! Here they are executed in place, alone, while the breakpoint is away: a stack that is
+//! captured meanwhile has the instruction's own address where Linux shows that of the page.
+//! Of the instructions that Linux emulates, `push` and `nop` are; jumps and calls are executed.
+//! A program that `execve` begins has no probes.
+
+use arch::Arch;
+
+use crate::engine::Exception;
+use crate::kernel::paths::{self, TrapKind};
+use crate::kernel::symbols::Named;
+use crate::kernel::{Kernel, Point, State, entry};
+use crate::mem::Uprobe;
+use crate::perf::record::{EventKind, Raw};
+
+/// `int3`
+const INT3: [u8; 1] = [0xcc];
+/// `brk #5`
+const BRK: [u8; 4] = 0xd420_00a0u32.to_le_bytes();
+
+const fn breakpoint(arch: Arch) -> &'static [u8] {
+    match arch {
+        Arch::X86_64 => &INT3,
+        Arch::Aarch64 => &BRK,
+    }
+}
+
+/// Puts a breakpoint at `addr` of the present address space, unless there is one; its number.
+/// `None`: no code is there.
+pub fn install(s: &mut State, addr: u64) -> Option<u16> {
+    if let Some(at) = s.mm.uprobes.iter().position(|probe| probe.addr == addr) {
+        return u16::try_from(at).ok();
+    }
+    let number = u16::try_from(s.mm.uprobes.len()).ok()?;
+    let aligned = s.arch == Arch::X86_64 || addr.is_multiple_of(4);
+    s.mm.area(addr).filter(|area| aligned && area.prot.exec)?;
+    let mut code = [0; 16];
+    // As many as there are before the next page.
+    let len = (crate::mem::PAGE - addr % crate::mem::PAGE).min(16) as usize;
+    s.read_user(addr, &mut code[..len]).ok()?;
+    s.mm.kernel_faults.clear();
+    s.mm.poke(&mut s.arena, addr, breakpoint(s.arch))?;
+    s.mm.uprobes.push(Uprobe { addr, code });
+    Some(number)
+}
+
+/// The probe that an exception of user code comes from.
+pub fn hit(s: &State, exception: Exception) -> Option<u64> {
+    if exception != Exception::Breakpoint || s.mm.uprobes.is_empty() {
+        return None;
+    }
+    let pc = s.hw_regs().pc;
+    let addr = match s.arch {
+        Arch::X86_64 => pc.wrapping_sub(INT3.len() as u64),
+        Arch::Aarch64 => pc,
+    };
+    s.mm.uprobes.iter().any(|probe| probe.addr == addr).then_some(addr)
+}
+
+/// The task is at the probed instruction that it is to execute: the breakpoint is away.
+pub fn begin_step_over(s: &mut State) -> Option<u64> {
+    let addr = s.task.step_over.filter(|&addr| s.hw_regs().pc == addr)?;
+    let probe = s.mm.uprobes.iter().find(|probe| probe.addr == addr)?;
+    let code = probe.code;
+    let len = breakpoint(s.arch).len();
+    s.mm.poke(&mut s.arena, addr, &code[..len]).map(|_| addr)
+}
+
+/// The breakpoint is back; `done`: the instruction has retired.
+pub fn end_step_over(s: &mut State, addr: u64, done: bool) {
+    s.mm.poke(&mut s.arena, addr, breakpoint(s.arch));
+    if done {
+        s.task.step_over = None;
+    }
+}
+
+/// The exception: the exit loop will call the handlers.
+pub async fn handle(k: &Kernel, addr: u64) {
+    let path = (paths::of(k.arch()).trap)(TrapKind::Breakpoint);
+    entry::begin(k, &path).await;
+    entry::enable(k, &path).await;
+    k.step(Point::UprobeTrap, |s| {
+        s.task.work.uprobe = true;
+        s.task.uprobe = Some(addr);
+    })
+    .await;
+    entry::finish(k, &path).await;
+}
+
+/// X2.iii: the handlers, then the instruction.
+pub async fn notify_resume(k: &Kernel) {
+    const FUNCTIONS: [Named; 2] = [Named::UprobeNotifyResume, Named::UprobeDispatcher];
+    k.enter(&FUNCTIONS).await;
+    k.step(Point::UprobeHandler, call_handlers).await;
+    k.ret().await;
+    k.step(Point::UprobeSkip, |s| {
+        s.task.at_entry = false;
+        if let Some(addr) = s.task.uprobe.take()
+            && !emulate(s, addr)
+        {
+            s.task.step_over = Some(addr);
+        }
+    })
+    .await;
+    k.ret().await;
+}
+
+fn call_handlers(s: &mut State) {
+    let Some(addr) = s.task.uprobe else { return };
+    let Some(number) = s.mm.uprobes.iter().position(|probe| probe.addr == addr) else { return };
+    let mut regs = s.user_regs();
+    regs.pc = addr;
+    s.set_user_regs(&regs);
+    s.task.at_entry = is_function_start(s.arch, &s.mm.uprobes[number].code);
+    let kind = EventKind::Uprobe(number as u16);
+    for (slot, _) in s.active(|k| k == kind) {
+        s.hit(slot, Some(&regs), Some(Raw::Probe { kind, ip: addr }));
+    }
+}
+
+/// `push %rbp` or `endbr64`.
+fn is_function_start(arch: Arch, code: &[u8; 16]) -> bool {
+    arch == Arch::X86_64 && (code[0] == 0x55 || code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]))
+}
+
+/// `arch_uprobe_skip_sstep`: whether the instruction is done with.
+fn emulate(s: &mut State, addr: u64) -> bool {
+    let Some(probe) = s.mm.uprobes.iter().find(|probe| probe.addr == addr) else { return true };
+    let code = probe.code;
+    let mut regs = s.user_regs();
+    if regs.pc != addr {
+        return true;
+    }
+    match (s.arch, code[0], code[1]) {
+        (Arch::X86_64, 0x50..=0x57, _) => {
+            if !push(s, &mut regs, usize::from(code[0] & 7)) {
+                return false;
+            }
+            regs.pc += 1;
+        }
+        (Arch::X86_64, 0x41, 0x50..=0x57) => {
+            if !push(s, &mut regs, usize::from(code[1] & 7) + 8) {
+                return false;
+            }
+            regs.pc += 2;
+        }
+        (Arch::X86_64, 0x90, _) => regs.pc += 1,
+        (Arch::Aarch64, ..) if code.starts_with(&0xd503_201fu32.to_le_bytes()) => regs.pc += 4,
+        _ => return false,
+    }
+    s.set_user_regs(&regs);
+    true
+}
+
+/// DWARF numbers of registers by that of their encoding.
+const DWARF: [usize; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// Pushes a register by the number of its encoding; whether the stack could be written.
+fn push(s: &mut State, regs: &mut arch::Regs, register: usize) -> bool {
+    let value = regs.gp[DWARF[register]];
+    let sp = regs.sp().wrapping_sub(8);
+    if s.write_user(sp, &value.to_le_bytes()).is_err() {
+        return false;
+    }
+    regs.set_sp(sp);
+    true
+}

@@ -1,0 +1,152 @@
+//! Probes of `-e`: breakpoints in the guest, and on functions of the kernel. The chains are as
+//! measured (Linux 7.3, `docs/golden-captures.md`), the guest is not disturbed.
+
+#![allow(clippy::unwrap_used, reason = "a failed test may panic")]
+
+use arch::Arch;
+use tests::program::{Finished, emu, finish};
+use tests::scratch;
+
+fn run(name: &str, words: &[&str]) -> Finished {
+    let profile = scratch(&format!("probes-{name}")).join("profile").display().to_string();
+    let front = ["run", "-o", &profile, "--laws", "--format", "script"];
+    let mut finished = finish(&mut emu(&[&front[..], words].concat()));
+    assert_eq!(finished.status, 0, "{words:?}: {}", finished.stderr);
+    assert!(finished.stderr.contains(" 0 broken, "), "{}", finished.stderr);
+    finished.stdout = std::fs::read_to_string(profile).unwrap();
+    finished
+}
+
+/// The functions of each sample in a profile as text, innermost first, with their offsets.
+fn chains(text: &str) -> Vec<Vec<String>> {
+    let samples = text.split("\n\n").filter(|s| !s.trim().is_empty());
+    let frame = |line: &str| line.split_whitespace().nth(1).unwrap_or_default().to_owned();
+    samples.map(|sample| sample.lines().skip(1).map(frame).collect()).collect()
+}
+
+fn names(chain: &[String]) -> Vec<&str> {
+    chain.iter().map(|f| f.split('+').next().unwrap()).collect()
+}
+
+const GUEST: [&str; 3] = ["golden-fp", "sys", "5"];
+
+/// At `push %rbp` the immediate walk knows that the caller is at the stack pointer; on aarch64
+/// it does not.
+#[test]
+fn a_function_start_and_the_immediate_walk() {
+    for arch in Arch::ALL {
+        let words = ["--arch", arch.name(), "-e", "uprobe:sys_getpid", "-c", "1"];
+        let text = run(&format!("start-{arch}"), &[&words[..], &GUEST].concat()).stdout;
+        let chains = chains(&text);
+        assert_eq!(chains.len(), 5, "{arch}: {text}");
+        for chain in chains {
+            assert_eq!(chain[0], "sys_getpid+0x0", "{arch}");
+            let wanted: &[&str] = match arch {
+                Arch::X86_64 => &["sys_getpid", "inner", "middle", "outer"],
+                Arch::Aarch64 => &["sys_getpid", "middle", "outer"],
+            };
+            assert_eq!(names(&chain)[..wanted.len()], *wanted, "{arch}");
+        }
+    }
+}
+
+/// The push has been emulated when the stack is walked later: its caller is missing.
+#[test]
+fn a_function_start_and_the_deferred_walk() {
+    let words = ["--call-graph", "fp,defer", "-e", "uprobe:sys_getpid", "-c", "1"];
+    let text = run("deferred", &[&words[..], &GUEST].concat()).stdout;
+    for chain in chains(&text) {
+        assert_eq!(chain[0], "sys_getpid+0x1");
+        assert_eq!(names(&chain)[..3], ["sys_getpid", "middle", "outer"]);
+    }
+}
+
+/// A kernel function at its first instruction: on aarch64 its caller is missing.
+#[test]
+fn kernel_functions() {
+    for arch in Arch::ALL {
+        let words = ["--arch", arch.name(), "-e", "kprobe:hrtimer_nanosleep", "-c", "1"];
+        let text = run(&format!("kernel-{arch}"), &[&words[..], &GUEST].concat()).stdout;
+        let chains = chains(&text);
+        assert_eq!(chains.len(), 5, "{arch}: {text}");
+        let wanted = match arch {
+            Arch::X86_64 => ["hrtimer_nanosleep", "__x64_sys_nanosleep", "do_syscall_64"],
+            Arch::Aarch64 => {
+                ["hrtimer_nanosleep", "invoke_syscall.constprop.0", "el0_svc_common.constprop.0"]
+            }
+        };
+        for chain in chains {
+            assert_eq!(names(&chain)[..3], wanted, "{arch}");
+            assert!(names(&chain).contains(&"sys_nanosleep"), "{arch}: {chain:?}");
+        }
+    }
+}
+
+/// Every function of a guest that runs probed goes on as without: the same output, the same
+/// ending, also in threads, children and handlers.
+#[test]
+fn the_guest_is_not_disturbed() {
+    let guests = [
+        ("tasks", "uprobe:worker,uprobe:main,uprobe:pthread_mutex_lock,uprobe:raise"),
+        ("signals", "uprobe:main,uprobe:raise,uprobe:write"),
+        ("recursion", "uprobe:descend,uprobe:main"),
+    ];
+    for arch in Arch::ALL {
+        for (guest, probes) in guests {
+            for cpus in ["1", "3"] {
+                let words = ["run", "-q", "--arch", arch.name(), "--cpus", cpus, "-o"];
+                let file = scratch("probes-same").join("profile").display().to_string();
+                let words = [&words[..], &[&file, "-c", "1009", guest]].concat();
+                let plain = finish(&mut emu(&words));
+                let known: Vec<&str> = probes.split(',').collect();
+                let mut probed = words.clone();
+                for probe in known {
+                    let alone =
+                        finish(&mut emu(&[&words[..2], &["-e", probe], &words[2..]].concat()));
+                    // What a guest of this architecture has not is said, and left out.
+                    if alone.status == 125 {
+                        assert!(alone.stderr.contains("no function of this name"), "{alone:?}");
+                        continue;
+                    }
+                    probed.splice(2..2, ["-e", probe]);
+                }
+                assert!(probed.len() > words.len(), "{guest}: no probe has a place");
+                let probed = finish(&mut emu(&probed));
+                assert_eq!(plain.stdout, probed.stdout, "{guest} on {arch}, {cpus} CPUs");
+                assert_eq!(plain.status, probed.status, "{guest} on {arch}, {cpus} CPUs");
+            }
+        }
+    }
+}
+
+/// An address in the middle of a function: the instruction is executed in place. Two probes at
+/// one place are both hit.
+#[test]
+fn any_instruction() {
+    let words = ["-e", "uprobe:middle", "-c", "1"];
+    let text = run("first", &[&words[..], &GUEST].concat()).stdout;
+    let start = text.lines().nth(1).unwrap().split_whitespace().next().unwrap();
+    let start = u64::from_str_radix(start, 16).unwrap();
+    // `push %rbp; mov %rsp,%rbp`
+    let place = format!("uprobe:{:#x}", start + 1);
+    let words = ["-e", &place, "-e", &place, "-e", "uprobe:middle", "-c", "1"];
+    let text = run("middle", &[&words[..], &GUEST].concat()).stdout;
+    let chains = chains(&text);
+    let at = |offset: &str| chains.iter().filter(|c| c[0] == format!("middle+{offset}")).count();
+    assert_eq!((at("0x0") * 2, at("0x1")), (at("0x1"), chains.len() / 3 * 2), "{text}");
+}
+
+#[test]
+fn places_that_are_none_are_refused() {
+    for (probe, told) in [
+        ("uprobe:no_such_function", "no function of this name"),
+        ("uprobe:0x10", "no code of the program at 0x10"),
+        ("kprobe:no_such_function", "no modelled kernel function"),
+        ("kprobe:entry_SYSCALL_64_after_hwframe", "entry code may not be probed"),
+        ("uprobe:", "unknown event"),
+    ] {
+        let finished = finish(&mut emu(&["run", "-e", probe, "hello"]));
+        assert_eq!(finished.status, 125, "{probe}: {}", finished.stderr);
+        assert!(finished.stderr.contains(told), "{probe}: {}", finished.stderr);
+    }
+}
