@@ -40,6 +40,8 @@ pub enum Hazard {
     CoarseClock,
     /// The task's events were gone before its stack.
     TornDown,
+    /// The reviewer's sketch: the work's item is on another task's list.
+    Shared,
 }
 
 impl Hazard {
@@ -61,6 +63,7 @@ impl Hazard {
             Hazard::Again => "RV12",
             Hazard::CoarseClock => "RV1",
             Hazard::TornDown => "E-17",
+            Hazard::Shared => "RV9",
         }
     }
 
@@ -103,6 +106,7 @@ impl Hazard {
             }
             Hazard::CoarseClock => "the clock showed the same at two entries",
             Hazard::TornDown => "the task's events were torn down before its stack was captured",
+            Hazard::Shared => "the one item of the work was queued for another task",
         }
     }
 }

@@ -4,6 +4,7 @@
 use arch::{Arch, Errno};
 
 use crate::kernel::Point;
+use crate::kernel::task_work::TaskWork;
 use crate::kernel::unwind::{PERF, Requested, WorkId};
 use crate::laws::hazard::{Happened, Hazard, Hazards};
 use crate::laws::law::Mode;
@@ -238,9 +239,13 @@ impl TaskStory {
         if machine.mode != Mode::Mask {
             let same = self.last.is_some_and(|(c, entry)| c == answer.cookie && entry < self.entry);
             let clock = machine.mode == Mode::Timestamp && same;
-            return match clock {
-                true => Some(Hazard::CoarseClock),
-                false => (called || self.begun).then_some(Hazard::Again),
+            let elsewhere = machine.mode == Mode::PerWork
+                && answer.ret > 0
+                && !now.task.works.contains(TaskWork::UnwindOf(work));
+            return match () {
+                () if clock => Some(Hazard::CoarseClock),
+                () if elsewhere => Some(Hazard::Shared),
+                () => (called || self.begun).then_some(Hazard::Again),
             };
         }
         let bit = now.works.get(work.0 as usize).map_or(0, |w| w.bit);
