@@ -288,3 +288,36 @@ fn points_are_listed_with_rule_and_cost() {
     let none = finish(&mut emu(&["points", "nonsense"]));
     assert_eq!((none.status, none.stderr.lines().count()), (125, 1), "{}", none.stderr);
 }
+
+/// Each CPU has a column in which its steps stand, and what it is in the middle of goes on
+/// beside the steps of the others.
+#[test]
+fn cpus_have_columns() {
+    let dir = scratch("timeline-cpus");
+    let text = timeline(&dir, &["--cpus", "2", "--timeline", "tasks"]);
+    let mut lines = text.lines();
+    let head: Vec<char> = lines.next().unwrap().chars().collect();
+    let column = |name: &str| {
+        let name: Vec<char> = name.chars().collect();
+        head.windows(name.len()).position(|w| w == name).unwrap()
+    };
+    let columns = [column("cpu 0"), column("cpu 1"), column("what happens")];
+    let mut alone = [0; 2];
+    let mut beside = 0;
+    for line in lines.filter(|l| number(l).is_some()) {
+        let line: Vec<char> = line.chars().collect();
+        let cell = |c: usize| -> String {
+            line[columns[c].min(line.len())..columns[c + 1].min(line.len())].iter().collect()
+        };
+        let named = |c: usize| cell(c).contains(|c: char| c.is_ascii_alphabetic());
+        // A step stands in one column.
+        assert!(named(0) != named(1), "{}", line.iter().collect::<String>());
+        let cpu = usize::from(named(1));
+        alone[cpu] += 1;
+        beside += usize::from(cell(1 - cpu).contains('│'));
+    }
+    assert!(alone[0] > 1000 && alone[1] > 1000 && beside > 100, "{alone:?} {beside}");
+    // Of many CPUs all steps stand in one column, with the number of the CPU.
+    let many = timeline(&dir, &["--cpus", "5", "--timeline=1..9", "tasks"]);
+    assert!(many.contains("cpu   task  step"), "{many}");
+}

@@ -136,7 +136,7 @@ impl Chrome {
 }
 
 impl Writer for Chrome {
-    fn begin(&mut self, out: &mut dyn Write) -> io::Result<()> {
+    fn begin(&mut self, out: &mut dyn Write, _cpus: u32) -> io::Result<()> {
         out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")
     }
 

@@ -78,6 +78,8 @@ pub struct Line<'a> {
     pub depth: usize,
     /// Whether the depth begins or ends with it.
     pub edge: Edge,
+    /// The depths of all CPUs, by number; of more CPUs than there are columns for, none.
+    pub depths: &'a [usize],
     /// What it was.
     pub what: What,
     /// In words.
@@ -125,8 +127,8 @@ pub enum Cookie {
 
 /// A format.
 pub trait Writer: std::fmt::Debug {
-    /// Before the first line; also if there is none.
-    fn begin(&mut self, out: &mut dyn Write) -> io::Result<()>;
+    /// Before the first line of a machine with so many CPUs; also if there is none.
+    fn begin(&mut self, out: &mut dyn Write, cpus: u32) -> io::Result<()>;
     /// One thing that happened.
     fn line(&mut self, out: &mut dyn Write, line: &Line<'_>) -> io::Result<()>;
     /// After the last.

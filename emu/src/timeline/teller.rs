@@ -29,7 +29,11 @@ pub struct Teller {
     begun: bool,
     /// Number of the last event.
     events: u64,
+    /// How many CPUs there are.
+    machine: u32,
     cpus: BTreeMap<u32, CpuStory>,
+    /// Their depths, if there are few.
+    depths: Vec<usize>,
     tasks: BTreeMap<u32, TaskFacts>,
     records: usize,
     calls_made: usize,
@@ -64,7 +68,9 @@ impl Teller {
             failed: None,
             begun: false,
             events: 0,
+            machine: 1,
             cpus: BTreeMap::new(),
+            depths: Vec::new(),
             tasks: BTreeMap::new(),
             records: 0,
             calls_made: 0,
@@ -84,7 +90,7 @@ impl Teller {
 
     fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) {
-            self.write(|t| t.writer.begin(&mut t.out));
+            self.write(|t| t.writer.begin(&mut t.out, t.machine));
         }
     }
 
@@ -96,9 +102,12 @@ impl Teller {
         }
     }
 
-    fn line(&mut self, line: &Line<'_>) {
+    fn line(&mut self, line: Line<'_>) {
         self.begin();
-        self.write(|t| t.writer.line(&mut t.out, line));
+        let depths = std::mem::take(&mut self.depths);
+        let line = Line { depths: &depths, ..line };
+        self.write(|t| t.writer.line(&mut t.out, &line));
+        self.depths = depths;
     }
 
     /// Facts and depth before what is told, which are replaced by those of now.
@@ -108,6 +117,11 @@ impl Teller {
         let cpu = cpu.unwrap_or(CpuStory { facts: now.cpu, depth: 0 });
         let story = CpuStory { facts: now.cpu, depth: depth(cpu.depth) };
         self.cpus.insert(state.cpu.id, story);
+        self.machine = state.config.cpus;
+        if self.machine <= text::MOST_COLUMNS {
+            self.depths.resize(self.machine as usize, 0);
+            self.depths[state.cpu.id as usize] = story.depth;
+        }
         let task = self.tasks.insert(state.task.tid, now.task).unwrap_or(now.task);
         let old = Facts { cpu: cpu.facts, task, records: self.records, calls: self.calls_made };
         (self.records, self.calls_made) = (now.records, now.calls);
@@ -172,7 +186,7 @@ impl Timeline for Teller {
             cookie: told.cookie(),
             ..blank(state, began)
         };
-        self.line(&line);
+        self.line(line);
     }
 
     fn user(&mut self, state: &State, began: Time, retired: u64) {
@@ -187,7 +201,7 @@ impl Timeline for Teller {
         let pc = (self.names)(state.hw_regs().pc);
         let words = format!("{}, then at {pc}", counted(retired, "instruction"));
         let line = Line { number: Some(number), what: What::User, words, ..blank(state, began) };
-        self.line(&line);
+        self.line(line);
     }
 
     fn answered(&mut self, state: &State, work: WorkId, answer: Requested) {
@@ -205,7 +219,7 @@ impl Timeline for Teller {
             cookie: asked.then_some(Cookie::Asked(answer.cookie)),
             ..blank(state, state.cpu.clock)
         };
-        self.line(&line);
+        self.line(line);
     }
 }
 
@@ -228,6 +242,7 @@ fn blank(state: &State, began: Time) -> Line<'_> {
         comm: &state.task.comm,
         depth: 0,
         edge: Edge::Inner,
+        depths: &[],
         what: What::User,
         words: String::new(),
         changes: Vec::new(),
