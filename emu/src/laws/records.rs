@@ -134,7 +134,7 @@ impl Monitor for OneRecord {
                 continue;
             }
             let kinds: &[Hazard] = match records {
-                0 => &[Hazard::H1, Hazard::TornDown],
+                0 => &[Hazard::H1, Hazard::TornDown, Hazard::Shared],
                 _ => &[Hazard::Again, Hazard::CoarseClock],
             };
             let (cookie, has) = (stack.cookie, format!("{records} records"));
