@@ -17,6 +17,7 @@
 //! * [`captures`]: recordings of real kernels, to compare runs with.
 //! * [`elf`]: small crafted programs.
 //! * [`generator`]: random programs that know their own stack.
+//! * [`latency`]: how long deferred stacks take, in virtual time.
 //! * [`perf`]: the installed `perf`.
 //! * [`bless`]: expected texts kept in files.
 
@@ -28,6 +29,7 @@ pub mod check;
 pub mod elf;
 pub mod generator;
 pub mod harness;
+pub mod latency;
 pub mod laws;
 pub mod perf;
 pub mod program;

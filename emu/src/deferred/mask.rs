@@ -153,18 +153,27 @@ async fn serve(k: &Kernel, mut bits: u64) {
         };
         if k.step(Point::ProcessP8, asked).await {
             call_back(k, work, &trace, cookie).await;
-            // The bit is read again after the callback.
-            k.step(Point::ProcessP8Completed, |s| {
-                let bit = s.unwind.works[work.0 as usize].bit;
-                if let Some(cache) = &mut s.task.unwind.cache {
-                    cache.completed |= 1u64.wrapping_shl(bit as u32);
-                }
-            })
-            .await;
+            complete(k, work).await;
         }
         next = k.step(Point::ProcessP8Next, |s| s.unwind.after(work)).await;
     }
     k.step(Point::ProcessP9, |s| s.leave_srcu(reader)).await;
+}
+
+/// The end of P8: the bit is read again after the callback, and what was served is changed by a
+/// plain load and store, between which K9 may clear a bit there (H10).
+async fn complete(k: &Kernel, work: WorkId) {
+    let load = |s: &mut State| {
+        let bit = s.unwind.works[work.0 as usize].bit;
+        (bit, s.task.unwind.cache.as_ref().map(|c| c.completed))
+    };
+    let (bit, completed) = k.step(Point::ProcessP8Load, load).await;
+    k.step(Point::ProcessP8Completed, |s| {
+        if let (Some(completed), Some(cache)) = (completed, &mut s.task.unwind.cache) {
+            cache.completed = completed | 1u64.wrapping_shl(bit as u32);
+        }
+    })
+    .await;
 }
 
 /// R2 to R6; R1 was [`Design::begin_reset`].
@@ -240,7 +249,10 @@ async fn cancel(k: &Kernel, work: WorkId) {
     // harm.
     k.step(Point::CancelK5, |s| s.unwind.unlink(work)).await;
     k.step(Point::CancelK6, |s| s.unwind.works[work.0 as usize].bit = -1).await;
-    k.step(Point::CancelK7, |s| s.unwind.mask &= !mask).await;
+    // Of a bit of -1 (H9) the words before the global mask and before each cache are changed, which
+    // are somebody else's; but of each task's mask it is bit 63.
+    let own = if bit < 0 { 0 } else { mask };
+    k.step(Point::CancelK7, |s| s.unwind.mask &= !own).await;
     lock::synchronize(k, Point::CancelK8).await;
     let mut from = Some(TaskId(0));
     while let Some(id) = from {
@@ -251,7 +263,7 @@ async fn cancel(k: &Kernel, work: WorkId) {
                 let info = &mut s.task_mut(next)?.unwind;
                 info.mask &= !mask;
                 if let Some(cache) = &mut info.cache {
-                    cache.completed &= !mask;
+                    cache.completed &= !own;
                 }
                 Some(next)
             })

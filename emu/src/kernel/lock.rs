@@ -1,17 +1,20 @@
 //! What paths of several tasks exclude each other with: mutexes, and sections protected by SRCU.
 //!
 //! ```text
-//! mutex   lock: free: taken; else the task waits, first come first served
-//!         unlock: the next who waits is woken and takes it
+//! mutex   lock: free: taken, also while others wait; else the task waits
+//!         unlock: the first who waits is woken; if somebody else has taken it meanwhile, he is
+//!         given it at the next unlock (handoff)
 //! SRCU    a reader enters and leaves, and may sleep between;
 //!         synchronize: waits for all readers that entered before it
 //! ```
+//!
+//! Not modelled: that a task spins while the owner runs, in place of sleeping.
 //!
 //! A task that waits cannot be interrupted by a signal. One that waits for a mutex that it holds itself
 //! waits for ever, as in the kernel (H13).
 
 use crate::kernel::task::TaskId;
-use crate::kernel::wait::{self, Wait};
+use crate::kernel::wait::{self, Wait, Woken};
 use crate::kernel::{Kernel, Point, State};
 use crate::perf::record::Time;
 
@@ -27,6 +30,8 @@ pub const CALLBACKS: MutexId = MutexId(0);
 pub struct Mutex {
     /// Who has it.
     pub owner: Option<TaskId>,
+    /// Who was woken for it, found it taken, and gets it next.
+    pub handoff: Option<TaskId>,
     /// Nanoseconds that tasks have waited for it.
     pub waited: Time,
     /// The most who waited at a time.
@@ -66,11 +71,11 @@ impl Srcu {
 
 /// Takes a mutex; `point` is the step in which it is had.
 pub async fn lock(k: &Kernel, id: MutexId, point: Point) {
-    let began = k.step(point, |s| s.try_lock(id)).await;
+    let began = k.step(point, |s| s.try_lock(id, false)).await;
     let Err(began) = began else { return };
     loop {
         wait::finish(k).await;
-        if k.step(Point::MutexRetry, |s| s.try_lock(id)).await.is_ok() {
+        if k.step(Point::MutexRetry, |s| s.try_lock(id, true)).await.is_ok() {
             break;
         }
     }
@@ -84,8 +89,11 @@ pub async fn lock(k: &Kernel, id: MutexId, point: Point) {
 /// Gives it back in this step.
 pub async fn unlock(k: &Kernel, id: MutexId, point: Point) {
     k.step(point, |s| {
-        s.unwind.mutex.owner = None;
-        s.wake(Wait::Mutex(id.0), 1);
+        s.unwind.mutex.owner = s.unwind.mutex.handoff.take();
+        match s.unwind.mutex.owner {
+            Some(next) => s.wake_task(next, Woken::Up),
+            None => drop(s.wake(Wait::Mutex(id.0), 1)),
+        }
     })
     .await;
 }
@@ -106,12 +114,17 @@ pub async fn synchronize(k: &Kernel, point: Point) {
 }
 
 impl State {
-    /// Takes the mutex if it is free; else the task begins to wait, and the time is returned.
-    fn try_lock(&mut self, id: MutexId) -> Result<(), Time> {
+    /// Takes the mutex if it is free, or given to the task that was woken for it; else the task
+    /// begins to wait, and the time is returned.
+    fn try_lock(&mut self, id: MutexId, woken: bool) -> Result<(), Time> {
         let me = self.task.id;
-        if self.unwind.mutex.owner.is_none() {
-            self.unwind.mutex.owner = Some(me);
+        let mutex = &mut self.unwind.mutex;
+        if mutex.owner.is_none() || woken && mutex.owner == Some(me) {
+            mutex.owner = Some(me);
             return Ok(());
+        }
+        if woken {
+            mutex.handoff.get_or_insert(me);
         }
         self.prepare_to_wait(Wait::Mutex(id.0), None, false);
         let queue = self.waiters(Wait::Mutex(id.0)).len() as u32;

@@ -136,7 +136,7 @@ points! {
     ProcessP7, "unwind.process.P7", 8, "SRCU section entered";
     ProcessP8, "unwind.process.P8", 4, "the next work: whether it asked";
     ProcessP8Next, "unwind.process.P8.next", 2, "the work behind it in the list";
-    ProcessP8Completed, "unwind.process.P8.completed", 4, "the work's bit, read again, is completed";
+    ProcessP8Completed, "unwind.process.P8.completed", 2, "the work's bit, read again, is completed";
     ProcessP9, "unwind.process.P9", 8, "SRCU section left";
     ResetR2, "unwind.reset.R2", 2, "pending: all is kept";
     ResetR3, "unwind.reset.R3", 6, "mask: compare and exchange with 0";
@@ -208,6 +208,7 @@ points! {
     TracerRearm, "tracer.rearm", 4, "the timers are set anew";
     TracerAsk, "tracer.ask", 4, "whether the tracer still asks";
     TracerNote, "tracer.note", 6, "the tracer keeps its answer";
+    ProcessP8Load, "unwind.process.P8.load", 2, "the work's bit and those of the works served are read";
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ impl State {
         };
         let event = &*instance.event;
         let callchain = match event.callchain {
-            true => self.callchain(event, &at, part),
+            true => self.callchain_in_buffer(event, &at, part),
             false => Vec::new(),
         };
         let user = match &at {
@@ -239,6 +239,17 @@ impl State {
             self.disable_event(opened);
         }
         left == 1
+    }
+
+    /// A callchain by way of the CPU's buffer of this level; where that is in use, an empty one.
+    fn callchain_in_buffer(&mut self, event: &Event, at: &Interrupted, part: UserPart) -> Vec<u64> {
+        let (cpu, level) = (self.cpu.id, self.cpu.level());
+        if !self.perf.callchains.acquire(cpu, level) {
+            return Vec::new();
+        }
+        let chain = self.callchain(event, at, part);
+        self.perf.callchains.release(cpu, level);
+        chain
     }
 
     /// `get_perf_callchain`: kernel part, then user part. The cookie goes through the budget

@@ -53,11 +53,6 @@ impl TaskWorks {
         matches!(self, TaskWorks::List(list) if !list.is_empty())
     }
 
-    /// Whether such an item waits.
-    pub fn contains(&self, work: TaskWork) -> bool {
-        matches!(self, TaskWorks::List(list) if list.contains(&work))
-    }
-
     /// Takes all items, newest first; `exiting` closes an empty list.
     fn take(&mut self, exiting: bool) -> Vec<TaskWork> {
         match self {

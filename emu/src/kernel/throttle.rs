@@ -37,13 +37,17 @@ impl State {
         self.start_tick();
     }
 
+    /// Samples of an event that may be in a tick (`max_samples_per_tick`).
+    pub fn most_samples(&self) -> Option<u64> {
+        Some(self.config.max_sample_rate?.div_ceil(TICKS))
+    }
+
     /// `perf_event_account_interrupt` of an event whose overflow interrupts: with the last sample
     /// that it may take in this tick its group stops.
     pub fn account_interrupt(&mut self, slot: Slot) {
-        let Some(rate) = self.config.max_sample_rate else { return };
+        let Some(most) = self.most_samples() else { return };
         let kind = self.event(slot).kind;
         let timer = matches!(kind, EventKind::CpuClock | EventKind::TaskClock);
-        let most = rate.div_ceil(TICKS);
         let (tick, now) = (self.cpu.ticks, self.cpu.clock);
         let reached = self.instance_mut(slot).interrupts.account(tick, most);
         if !reached || !(kind.is_hardware() || timer) {

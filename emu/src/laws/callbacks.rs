@@ -46,8 +46,21 @@ impl Monitor for AtLeastOne {
         let mut told = BTreeSet::new();
         for asked in m.story.asked.iter().filter(|_| over) {
             if m.story.calls_of(asked.work) == 0 && told.insert(asked.work.0) {
-                let kinds = [Hazard::H7, Hazard::H14, Hazard::H17, Hazard::Cancelled, Hazard::H6];
-                let about = |h: &Happened| h.work == Some(asked.work);
+                let kinds = [
+                    Hazard::H6,
+                    Hazard::H7,
+                    Hazard::H8,
+                    Hazard::H9,
+                    Hazard::H10,
+                    Hazard::H14,
+                    Hazard::H17,
+                    Hazard::H19,
+                    Hazard::Cancelled,
+                ];
+                // Whoever gets the dead tracer's bit.
+                let heir =
+                    |h: &Happened| h.hazard == Hazard::H10 && h.cookie == asked.answer.cookie;
+                let about = |h: &Happened| h.work == Some(asked.work) || heir(h);
                 let hazard = m.story.hazards.find(&kinds, about);
                 let (work, event) = (asked.work.0, asked.event);
                 let seen = format!("work {work} asked at event {event} and was not called");

@@ -55,7 +55,7 @@ impl Monitor for Budgets {
             let cookie = usize::from(parts.is_deferred() && parts.user.len() > 1);
             let contexts = begins[0] + begins[1] + cookie;
             let addresses = chain.len() - contexts;
-            let limits = m.machine.callchains;
+            let limits = m.now.callchains.limits;
             let max = limits.addresses(event.max_stack) as usize;
             let starts = parts.kernel.first().is_none_or(|word| *word == context::KERNEL);
             if !starts || addresses > max || contexts > limits.max_contexts as usize {

@@ -22,6 +22,12 @@ pub enum Hazard {
     H6,
     /// A cancelled work asks.
     H7,
+    /// A traversal meets a work that is being cancelled.
+    H8,
+    /// Cancelled twice.
+    H9,
+    /// A cancelled tracer's bit is completed again.
+    H10,
     /// The user registers were changed.
     H11,
     /// A work that was refused a bit asks.
@@ -30,12 +36,16 @@ pub enum Hazard {
     H17,
     /// No NMI, in the tail of the exit.
     H18,
+    /// A bit was given to another work before the callbacks.
+    H19,
     /// Cancelled while its callback ran.
     H20,
     /// The tracer went away.
     Cancelled,
     /// Designs without a mask: asked again after the task work began.
     Again,
+    /// `per-work`: the work's one item is queued by another task.
+    Shared,
     /// The clock did not tick.
     CoarseClock,
     /// The task's events were gone before its stack.
@@ -54,13 +64,18 @@ impl Hazard {
             Hazard::H4 => "H4",
             Hazard::H6 => "H6",
             Hazard::H7 => "H7",
+            Hazard::H8 => "H8",
+            Hazard::H9 => "H9",
+            Hazard::H10 => "H10",
             Hazard::H11 => "H11",
             Hazard::H14 => "H14",
             Hazard::H17 => "H17",
             Hazard::H18 => "H18",
+            Hazard::H19 => "H19",
             Hazard::H20 => "H20",
             Hazard::Cancelled => "cancel",
             Hazard::Again => "RV12",
+            Hazard::Shared => "RV9",
             Hazard::CoarseClock => "RV1",
             Hazard::TornDown => "E-17",
             Hazard::Shared => "RV9",
@@ -83,6 +98,16 @@ impl Hazard {
             }
             Hazard::H6 => "task work was refused: the mask was wiped and the cookie kept",
             Hazard::H7 => "a cancelled work asked: a bit of -1 is bit 63",
+            Hazard::H8 => {
+                "the callbacks came to a work that had asked and was being cancelled: its bit is -1"
+            }
+            Hazard::H9 => {
+                "a tracer was cancelled twice: its bit of -1 cleared bit 63, which is another's"
+            }
+            Hazard::H10 => {
+                "the store of who was served brought back the bit of a tracer that was cancelled \
+                 after the load: who gets that bit next counts as served"
+            }
             Hazard::H11 => {
                 "the registers with which the task will go on were changed in the kernel: by a \
                  signal, its return, a restart or exec"
@@ -100,9 +125,17 @@ impl Hazard {
                 "a request outside NMI after the work bits were read for the last time: nothing \
                  brings the task back"
             }
+            Hazard::H19 => {
+                "a bit that was asked for belonged to another tracer when the callbacks came: that \
+                 one is called, or counts as served without a function"
+            }
             Hazard::Cancelled => "the tracer was cancelled after it had asked",
             Hazard::Again => {
                 "a request after the task work had begun: all is queued and called again"
+            }
+            Hazard::Shared => {
+                "a request while the work's one item was queued by another task: this one's stack \
+                 is never captured"
             }
             Hazard::CoarseClock => "the clock showed the same at two entries",
             Hazard::TornDown => "the task's events were torn down before its stack was captured",

@@ -2,7 +2,7 @@
 
 use crate::kernel::Point;
 use crate::kernel::task_work::{TaskWork, TaskWorks};
-use crate::laws::hazard::Hazard;
+use crate::laws::hazard::{Happened, Hazard};
 use crate::laws::law::{Law, MASK_G, MASK_X};
 use crate::laws::moment::Moment;
 use crate::laws::monitor::{ByTask, Monitor};
@@ -115,7 +115,9 @@ impl Monitor for Completed {
         }
         let extra = m.now.task.completed() & !m.task.completed() & !*called;
         if extra != 0 {
-            let hazard = m.story.recent(&[Hazard::H20]).filter(|_| extra == 1 << 63);
+            let last = m.story.recent(&[Hazard::H20]).filter(|_| extra == 1 << 63);
+            let its = |h: &Happened| h.work.and_then(|work| m.bit(work)) == Some(extra);
+            let hazard = last.or_else(|| m.story.recent(&[Hazard::H19]).filter(its));
             found.push(Broken::or(hazard, format!("{} was not called", bits(extra))));
         }
     }

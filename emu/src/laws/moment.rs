@@ -8,8 +8,9 @@ use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::{Call, Clock, Requested, Work, WorkId};
 use crate::laws::law::Mode;
 use crate::laws::story::TaskStory;
-use crate::perf::callchain::Limits;
+use crate::perf::buffers;
 use crate::perf::record::{Event, Record, Time};
+use crate::perf::ring::Losses;
 
 /// What never changes in a run.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +23,10 @@ pub struct Machine {
     pub cpus: u32,
     /// The deferred unwinder's clock.
     pub clock: Clock,
-    /// What a callchain may hold.
-    pub callchains: Limits,
+    /// The events are those of CPUs, not of tasks.
+    pub wide: bool,
+    /// Samples of an event that may be in a tick, if that is limited.
+    pub most_samples: Option<u64>,
 }
 
 /// What happened.
@@ -56,6 +59,8 @@ pub struct CpuView {
     pub resched_ipi: bool,
     /// `unwind_ctx_ctr`
     pub counter: u32,
+    /// Ticks of perf so far.
+    pub ticks: u64,
 }
 
 /// A task.
@@ -130,6 +135,32 @@ pub struct Capture {
     pub immediate: Vec<u64>,
 }
 
+/// Which ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RingId {
+    /// The session's, of a CPU.
+    Cpu(u32),
+    /// That of a guest's event, by the event's id and where the ring is kept: an event can be
+    /// given another one.
+    Event {
+        /// The event's id.
+        id: u64,
+        /// Of no meaning but to tell rings apart.
+        place: usize,
+    },
+}
+
+/// A ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingView {
+    /// Which.
+    pub id: RingId,
+    /// Bytes that were ever written to it.
+    pub written: u64,
+    /// Records that found no room. Of the session's rings only how many are untold.
+    pub losses: Losses,
+}
+
 /// One thing that happened, as it is afterwards.
 #[derive(Clone, Debug)]
 pub struct Now<'a> {
@@ -159,6 +190,14 @@ pub struct Now<'a> {
     pub events: &'a [Event],
     /// Records that it wrote.
     pub records: &'a [Record],
+    /// What callchains are walked into.
+    pub callchains: buffers::View,
+    /// The rings that a slow reader or a guest has.
+    pub rings: Vec<RingView>,
+    /// Records of the session that were dropped so far.
+    pub dropped: u64,
+    /// A software event of the task or CPU is throttled.
+    pub software_throttled: bool,
     /// Callbacks that it made to tracers other than perf.
     pub calls: &'a [Call],
     /// The addresses in the task's cache.

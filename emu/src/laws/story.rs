@@ -4,8 +4,7 @@
 use arch::{Arch, Errno};
 
 use crate::kernel::Point;
-use crate::kernel::task_work::TaskWork;
-use crate::kernel::unwind::{PERF, Requested, WorkId};
+use crate::kernel::unwind::{PERF, Requested, Work, WorkId};
 use crate::laws::hazard::{Happened, Hazard, Hazards};
 use crate::laws::law::Mode;
 use crate::laws::moment::{CpuView, Machine, Now, TaskView, UserRegs, What, bits};
@@ -43,6 +42,8 @@ pub struct Request {
     pub unwind: (u64, u64, bool, usize),
     /// The bit that it has set in the mask (Q9).
     pub bit: u64,
+    /// Works whose own item was on another task's list when this one wanted to queue its own.
+    pub elsewhere: Vec<WorkId>,
 }
 
 /// See the module.
@@ -86,6 +87,11 @@ pub struct TaskStory {
     cookie: u64,
     /// The user registers when they were last seen in this entry.
     user: Option<UserRegs>,
+    /// The traversal of P8: bits of the works that are to be called, and where it is.
+    wanted: u64,
+    at: Option<WorkId>,
+    /// Bits of the works that were served when they were loaded.
+    loaded: u64,
     /// The last cookie of an earlier entry.
     last: Option<(u64, u64)>,
 }
@@ -94,6 +100,14 @@ pub struct TaskStory {
 const RESERVED: u64 = 0b11;
 /// What a bit of -1 is shifted to.
 const LAST: u64 = 1 << 63;
+
+/// The work behind one, whether that is still in the list or not.
+fn after(now: &Now<'_>, at: WorkId) -> Option<WorkId> {
+    match now.list.iter().position(|&w| w == at) {
+        Some(place) => now.list.get(place + 1).copied(),
+        None => now.works.get(at.0 as usize)?.next,
+    }
+}
 
 /// First steps of requests.
 const REQUESTS: [Point; 4] =
@@ -115,6 +129,7 @@ impl TaskStory {
             self.note(now, Hazard::H11, 0, None);
         }
         self.user = now.user.or(self.user);
+        self.loses(machine, task, now);
         self.cancels(now);
     }
 
@@ -148,8 +163,15 @@ impl TaskStory {
                     request.bit = now.task.mask & !task.mask & !RESERVED;
                 }
             }
+            Point::WorkRequest3 => self.finds_items(now),
             Point::ProcessP8Completed => self.completes(task, now),
+            Point::ProcessP2 => self.wanted = now.task.mask,
+            Point::ProcessP5 => self.wanted &= !now.task.completed(),
             Point::ProcessP6 => self.cookie = now.task.id,
+            Point::ProcessP7 => self.at = now.list.first().copied(),
+            Point::ProcessP8 => self.meets(now),
+            Point::ProcessP8Load => self.loaded = now.task.completed(),
+            Point::ProcessP8Next => self.at = self.at.and_then(|at| after(now, at)),
             Point::DeferredOutput => {
                 let cookie = self.written(now).unwrap_or(self.cookie);
                 self.call(PERF, cookie);
@@ -167,6 +189,7 @@ impl TaskStory {
                 level: cpu.level,
                 unwind: task.unwind(),
                 bit: 0,
+                elsewhere: Vec::new(),
             });
         }
         let set = bits(now.task.work) & !bits(task.work);
@@ -239,13 +262,13 @@ impl TaskStory {
         if machine.mode != Mode::Mask {
             let same = self.last.is_some_and(|(c, entry)| c == answer.cookie && entry < self.entry);
             let clock = machine.mode == Mode::Timestamp && same;
-            let elsewhere = machine.mode == Mode::PerWork
-                && answer.ret > 0
-                && !now.task.works.contains(TaskWork::UnwindOf(work));
-            return match () {
-                () if clock => Some(Hazard::CoarseClock),
-                () if elsewhere => Some(Hazard::Shared),
-                () => (called || self.begun).then_some(Hazard::Again),
+            let elsewhere = self.answered.as_ref().is_some_and(|r| r.elsewhere.contains(&work));
+            if elsewhere && answer.ret > 0 {
+                return Some(Hazard::Shared);
+            }
+            return match clock {
+                true => Some(Hazard::CoarseClock),
+                false => (called || self.begun).then_some(Hazard::Again),
             };
         }
         let bit = now.works.get(work.0 as usize).map_or(0, |w| w.bit);
@@ -267,12 +290,50 @@ impl TaskStory {
         }
     }
 
+    /// The items of `per-work` that other tasks have queued: one of them may be what is asked for.
+    fn finds_items(&mut self, now: &Now<'_>) {
+        let other = |work: &Work| work.queued.is_some_and(|tid| tid != now.task.tid);
+        let works = now.works.iter().enumerate().filter(|(_, work)| other(work));
+        if let Some(request) = self.requests.last_mut() {
+            request.elsewhere = works.map(|(at, _)| WorkId(at as u32)).collect();
+        }
+    }
+
     /// The bit of the work that was called is read again: it may be -1 by now.
     fn completes(&mut self, task: &TaskView, now: &Now<'_>) {
         let gained = now.task.completed() & !task.completed();
         let cancelled = |c: &Called| now.works.get(c.work.0 as usize).is_some_and(|w| w.bit < 0);
         if gained == LAST && self.called.last().is_some_and(cancelled) {
             self.note(now, Hazard::H20, now.task.id, None);
+        }
+        let dead = |a: &Asked| now.works.get(a.work.0 as usize).is_some_and(|w| w.bit < 0);
+        let stale = self.asked.iter().filter(|a| dead(a)).fold(0, |set, a| set | a.bit);
+        if self.loaded & now.task.completed() & stale != 0 {
+            self.note(now, Hazard::H10, self.cookie, None);
+        }
+    }
+
+    /// P8 looks at a work: one that has just lost its bit, or one that has got another's.
+    fn meets(&mut self, now: &Now<'_>) {
+        let Some(at) = self.at else { return };
+        let bit = now.works.get(at.0 as usize).map_or(0, |w| w.bit);
+        let asked = self.asked.iter().any(|a| a.work == at);
+        if bit < 0 && asked {
+            self.note(now, Hazard::H8, self.cookie, Some(at));
+        } else if bit >= 0 && self.wanted >> (bit & 63) & 1 != 0 && !asked {
+            self.note(now, Hazard::H19, self.cookie, Some(at));
+        }
+    }
+
+    /// K9 of a work that is cancelled for the second time takes bit 63 out of every task's mask.
+    fn loses(&mut self, machine: &Machine, task: &TaskView, now: &Now<'_>) {
+        let lost = task.mask & !now.task.mask & LAST != 0;
+        if machine.mode != Mode::Mask || !lost || self.is_reset(machine, task, now) {
+            return;
+        }
+        let owner = |a: &&Asked| now.works.get(a.work.0 as usize).is_some_and(|w| w.bit == 63);
+        if let Some(asked) = self.asked.iter().find(owner).copied() {
+            self.note(now, Hazard::H9, asked.answer.cookie, Some(asked.work));
         }
     }
 
@@ -282,7 +343,7 @@ impl TaskStory {
             let Asked { work, answer, .. } = self.asked[at];
             let gone = now.works.get(work.0 as usize).is_some_and(|w| w.bit < 0);
             let known = |h: &Happened| h.work == Some(work) && h.entry == self.entry;
-            let kinds = [Hazard::Cancelled, Hazard::H7, Hazard::H17];
+            let kinds = [Hazard::Cancelled, Hazard::H7, Hazard::H8, Hazard::H17];
             if gone && self.hazards.find(&kinds, known).is_none() {
                 self.note(now, Hazard::Cancelled, answer.cookie, Some(work));
             }

@@ -1,5 +1,7 @@
 //! The machine as monitors see it.
 
+use std::rc::Rc;
+
 use unwinder::Memory;
 use unwinder::fp::{perf, unwind_user};
 
@@ -8,8 +10,9 @@ use arch::{Arch, Regs};
 use crate::kernel::state::Cpu;
 use crate::kernel::task::Task;
 use crate::kernel::{Point, State};
-use crate::laws::moment::{Capture, CpuView, Now, TaskView, UserRegs, What};
-use crate::perf::record::Time;
+use crate::laws::moment::{Capture, CpuView, Now, RingId, RingView, TaskView, UserRegs, What};
+use crate::perf::abi::flag;
+use crate::perf::record::{EventKind, Time};
 
 impl CpuView {
     /// As it is now.
@@ -23,6 +26,7 @@ impl CpuView {
             irq_work: cpu.irq_work.is_raised(),
             resched_ipi: cpu.resched_ipi,
             counter: cpu.unwind_ctx_ctr,
+            ticks: cpu.ticks,
         }
     }
 }
@@ -49,6 +53,36 @@ impl TaskView {
 /// Readers inside the SRCU section, or owners of the mutex.
 fn traversals(state: &State) -> u32 {
     state.unwind.srcu.readers() as u32 + u32::from(state.unwind.mutex.owner.is_some())
+}
+
+/// The rings that there are.
+fn rings(state: &State) -> Vec<RingView> {
+    let session = state.perf.rings.iter().flat_map(|rings| rings.written().enumerate());
+    let session = session.map(|(cpu, (written, losses))| {
+        let id = RingId::Cpu(cpu as u32);
+        RingView { id, written, losses }
+    });
+    let guests = state.perf.opened.iter().filter_map(|event| {
+        let ring = event.ring.borrow().clone()?;
+        let id = RingId::Event { id: event.id, place: Rc::as_ptr(&ring).addr() };
+        let backward = event.attr.has(flag::WRITE_BACKWARD);
+        let at = ring.position();
+        let written = if backward { at.wrapping_neg() } else { at };
+        Some(RingView { id, written, losses: ring.losses() })
+    });
+    session.chain(guests).collect()
+}
+
+/// Whether an event that nothing may stop stands still.
+fn software_throttled(state: &State) -> bool {
+    state.most_samples().is_some()
+        && state.instances().any(|(_, event, instance)| {
+            let clock = matches!(event.kind, EventKind::CpuClock | EventKind::TaskClock);
+            // Its group may have been stopped as a whole, by a leader that may be.
+            let alone = instance.opened().is_none();
+            let limited = event.kind.is_hardware() || clock;
+            alone && instance.interrupts.throttled && !limited
+        })
 }
 
 /// Which records are not new.
@@ -82,6 +116,10 @@ impl Seen {
             closed: state.task.exiting && state.task.events.instances.is_empty(),
             events: &state.perf.session.events,
             records: state.perf.since(self.records),
+            callchains: state.perf.callchains.view(state.cpu.id, state.config.callchains),
+            rings: rings(state),
+            dropped: state.perf.rings.as_ref().map_or(0, |rings| rings.lost().iter().sum()),
+            software_throttled: software_throttled(state),
             calls: match what {
                 What::Step(Point::CallbackLog) => calls.last().map_or(&[], std::slice::from_ref),
                 _ => &[],

@@ -51,7 +51,8 @@ impl Handle {
             mode: Mode::of(&*state.unwind.design),
             cpus: state.perf.session.cpus,
             clock: state.unwind.clock,
-            callchains: state.config.callchains,
+            wide: state.perf.session.system_wide(),
+            most_samples: state.most_samples(),
         };
         let watch = Watch {
             laws: Laws::new(machine, |_| true),

@@ -12,7 +12,8 @@
 //! * [`attr`], [`opened`], [`ring`]: events that a guest opens: what the kernel takes, what it
 //!   keeps of them, the ring buffer that the guest maps.
 //! * [`pmu`]: counters, periods, frequency.
-//! * [`callchain`]: walking the emulated kernel stack, then the user stack.
+//! * [`callchain`]: walking the emulated kernel stack, then the user stack; [`buffers`]: what it
+//!   is walked into, and who has it.
 //! * [`merge`]: deferred callchains and the user stacks that belong to them.
 //! * [`session`]: events that are open, records on their way to the exporter.
 //! * [`reader`]: the session's rings, and a tool that empties them slowly.
@@ -27,6 +28,7 @@
 
 pub mod abi;
 pub mod attr;
+pub mod buffers;
 pub mod callchain;
 pub mod context;
 pub mod encode;

@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use crate::perf::attr::{Attr, Clock};
+use crate::perf::buffers::BufferUse;
 use crate::perf::record::{Event, Time};
 use crate::perf::ring::Ring;
 
@@ -64,6 +65,8 @@ pub struct Opened {
     pub attr: Attr,
     /// The same as the counters see it.
     pub event: Rc<Event>,
+    /// What its callchains are walked into, until it is closed.
+    pub buffers: RefCell<Option<BufferUse>>,
     /// The clock of its times.
     pub clock: Clock,
     /// Whom it measures.

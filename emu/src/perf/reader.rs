@@ -12,7 +12,7 @@
 //! The tool runs on no modelled CPU; its time is that of the writers' clocks.
 
 use crate::perf::record::Time;
-use crate::perf::ring::has_space;
+use crate::perf::ring::{Losses, has_space};
 
 /// Nanoseconds of a millisecond.
 const MILLISECOND: u128 = 1_000_000;
@@ -125,6 +125,13 @@ impl Rings {
             self.woken = self.woken.or(Some(now));
             self.advance(now);
         }
+    }
+
+    /// Of each CPU's ring: the bytes that were ever written to it, and how many records were lost
+    /// since the last that fitted.
+    pub fn written(&self) -> impl Iterator<Item = (u64, Losses)> {
+        let untold = |lost| Losses { untold: lost, ..Losses::default() };
+        self.rings.iter().map(move |ring| (ring.head, untold(ring.lost)))
     }
 
     /// Records of each event that were lost.

@@ -46,11 +46,22 @@ pub struct Ring {
     head: Cell<u64>,
     wakeup: Cell<u64>,
     samples: Cell<u32>,
-    lost: Cell<u64>,
+    losses: Cell<Losses>,
     /// No records are taken (`PERF_EVENT_IOC_PAUSE_OUTPUT`).
     pub paused: Cell<bool>,
     /// There is something that `poll` has not told yet.
     pub ready: Cell<bool>,
+}
+
+/// Records that found no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Losses {
+    /// All of them.
+    pub dropped: u64,
+    /// Those that LOST records tell of.
+    pub told: u64,
+    /// Those since then.
+    pub untold: u64,
 }
 
 /// What became of a record.
@@ -103,7 +114,7 @@ impl Ring {
             head: Cell::new(0),
             wakeup: Cell::new(0),
             samples: Cell::new(0),
-            lost: Cell::new(0),
+            losses: Cell::default(),
             paused: Cell::new(data == 0),
             ready: Cell::new(false),
         };
@@ -160,11 +171,11 @@ impl Ring {
     ) -> Output {
         if self.paused.get() {
             if self.data_pages() > 0 {
-                self.lost.set(self.lost.get() + 1);
+                self.lose();
             }
             return Output::Lost;
         }
-        let mut bytes = match self.lost.get() {
+        let mut bytes = match self.losses.get().untold {
             0 => Vec::new(),
             count => lost(count),
         };
@@ -174,10 +185,12 @@ impl Ring {
         let room = has_space(old, tail, self.size(), need, how.backward);
         // A reader of an overwritten ring follows nothing; longer than the ring is nothing.
         if need >= self.size() || !self.overwrite && !room {
-            self.lost.set(self.lost.get() + 1);
+            self.lose();
             return Output::Lost;
         }
-        self.lost.set(0);
+        let losses = self.losses.get();
+        let told = losses.told + losses.untold;
+        self.losses.set(Losses { told, untold: 0, ..losses });
         let head = if how.backward { old.wrapping_sub(need) } else { old.wrapping_add(need) };
         self.head.set(head);
         self.copy(arena, if how.backward { head } else { old }, &bytes);
@@ -187,6 +200,21 @@ impl Ring {
             self.ready.set(true);
         }
         Output::Written { wake }
+    }
+
+    fn lose(&self) {
+        let Losses { dropped, told, untold } = self.losses.get();
+        self.losses.set(Losses { dropped: dropped + 1, told, untold: untold + 1 });
+    }
+
+    /// Where the next record goes; with `write_backward`, where the last one is.
+    pub const fn position(&self) -> u64 {
+        self.head.get()
+    }
+
+    /// Records that found no room.
+    pub const fn losses(&self) -> Losses {
+        self.losses.get()
     }
 
     fn is_time_to_wake(&self, head: u64, how: How) -> bool {

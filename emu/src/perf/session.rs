@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::perf::buffers::{BufferUse, Buffers};
 use crate::perf::opened::{Opened, Totals};
 use crate::perf::pmu::Counter;
 use crate::perf::reader::{Rings, Settings};
@@ -18,6 +19,10 @@ pub struct Perf {
     pub encoder: Encoder,
     /// The rings, if their reader is slow.
     pub rings: Option<Rings>,
+    /// What callchains are walked into.
+    pub callchains: Buffers,
+    /// The session's part of their users: it is open until the end of the run.
+    _users: Vec<BufferUse>,
     /// For each event of the session: what the contexts that are closed have counted.
     pub totals: Vec<Counter>,
     /// The same: for how long they were open, and counted.
@@ -41,10 +46,15 @@ impl Perf {
         let last_id = totals.len() as u64;
         let encoder = Encoder::new(Attr::all(&session));
         let times = vec![Totals::default(); totals.len()];
+        let callchains = Buffers::default();
+        let with = session.events.iter().filter(|event| event.callchain);
+        let users = with.map(|_| callchains.get()).collect();
         Perf {
             session,
             encoder,
             rings: None,
+            callchains,
+            _users: users,
             totals,
             times,
             records: Vec::new(),

@@ -188,6 +188,7 @@ impl Told<'_> {
             Point::ProcessP1 if task.mask & 1 != 0 => "a stack is pending".to_owned(),
             Point::ProcessP1 => "nothing is pending".to_owned(),
             Point::ProcessP8 => "the next tracer: did it ask?".to_owned(),
+            Point::ProcessP8Load => "who was served so far".to_owned(),
             Point::ProcessP8Completed => "it asked and was called: noted".to_owned(),
             Point::ResetR2 if task.mask & 1 != 0 => "pending: all is kept".to_owned(),
             Point::ResetR2 => "nothing is pending".to_owned(),

@@ -139,6 +139,7 @@ impl State {
         for opened in dead {
             let targets = self.contexts_with(|i| i.is_of(&opened));
             self.leave_group(&opened);
+            opened.buffers.take();
             for target in targets {
                 self.change_context(target, |context, _| {
                     let own = context.instances.iter_mut().filter(|i| i.is_of(&opened));

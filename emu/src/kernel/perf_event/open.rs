@@ -10,7 +10,7 @@ use crate::kernel::syscalls::SysResult;
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags as open_flags;
 use crate::kernel::vfs::{Node, OpenFile};
-use crate::perf::abi::flag;
+use crate::perf::abi::{flag, sample_type};
 use crate::perf::attr::{Attr, AttrError, SIZE};
 use crate::perf::context::{Instance, Switch};
 use crate::perf::opened::{EventFile, Notify, Opened, Target, Totals};
@@ -62,9 +62,12 @@ pub fn open(s: &mut State, a: [u64; 6]) -> SysResult {
     if !on_task {
         rights.cpu().map_err(AttrError::errno)?;
     }
+    let with_chains = attr.samples(sample_type::CALLCHAIN);
+    let buffers = with_chains.then(|| s.perf.callchains.get());
     let opened = Rc::new(Opened {
         id: s.perf.next_id(),
         event: Rc::new(attr.event(kind)),
+        buffers: RefCell::new(buffers),
         clock,
         target,
         leader: RefCell::default(),

@@ -138,7 +138,9 @@ fn prepare(s: &mut State, node: Node, flags: u32, wants_directory: bool) -> Resu
     let changes = flags & flags::ACCMODE != 0 || flags & flags::TRUNC != 0;
     match &node {
         Node::Directory(_) if changes || flags & flags::CREAT != 0 => return Err(Errno::EISDIR),
-        Node::Proc(_) if changes => return Err(Errno::EACCES),
+        Node::Proc(which) if changes && !(which.is_sysctl() && s.task.uid == 0) => {
+            return Err(Errno::EACCES);
+        }
         Node::Other(..) => return Err(Errno::ENXIO),
         Node::File(file) => {
             file.object.open().map_err(|e| errno_of(&e))?;

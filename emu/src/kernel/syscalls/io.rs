@@ -317,6 +317,7 @@ fn write_chunk(s: &mut State, file: &OpenFile, offset: u64, chunk: &[u8]) -> Res
         Node::Stderr => s.vfs.host.write_output(Stream::Error, chunk).map(|()| chunk.len()),
         Node::Null | Node::Zero | Node::Random => Ok(chunk.len()),
         Node::Perf(_) => Err(Errno::EINVAL),
+        Node::Proc(which) => proc::write(s, *which, offset, chunk),
         _ => Err(Errno::EBADF),
     }
 }

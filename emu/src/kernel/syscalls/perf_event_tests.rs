@@ -7,6 +7,8 @@ use arch::{Arch, Errno};
 use super::tests::Lab;
 use crate::mem::PAGE;
 use crate::perf::abi::{flag, read_format, record, sample_type};
+use crate::perf::record::Session;
+use crate::perf::session::Perf;
 
 /// Where the attributes are written.
 const AT: u64 = 0x10_0000_0000;
@@ -329,4 +331,36 @@ fn a_child_counts_for_its_parent() {
         lab.state.add_totals(child.instances);
         assert_eq!((count(&mut lab, fd), count(&mut lab, alone)), (42, 10));
     }
+}
+
+/// The sysctls that size callchains are frozen while an event has any, and are root's to write.
+#[test]
+fn callchain_sysctls_are_busy_while_an_event_has_callchains() {
+    let mut lab = Lab::new();
+    // No session is open, which would have callchains.
+    let session = Session { events: Vec::new(), ..lab.state.perf.session.clone() };
+    lab.state.perf = Perf::new(session);
+    let path = |lab: &mut Lab| lab.put(BUFFER, b"/proc/sys/kernel/perf_event_max_stack\0");
+    const RDWR: u64 = 2;
+    let at = path(&mut lab);
+    assert_eq!(lab.call(Sysno::Openat, [NONE, at, RDWR, 0]), Err(Errno::EACCES));
+    lab.state.task.uid = 0;
+    let at = path(&mut lab);
+    let file = lab.ok(Sysno::Openat, [NONE, at, RDWR, 0]);
+    let write = |lab: &mut Lab, text: &[u8]| {
+        let at = lab.put(BUFFER, text);
+        lab.call(Sysno::Pwrite64, [file, at, text.len() as u64, 0])
+    };
+    assert_eq!(write(&mut lab, b"64\n"), Ok(3));
+    assert_eq!(lab.state.config.callchains.max_stack, 64);
+    for wrong in [&b"655361"[..], b"-1", b"many", b" "] {
+        assert_eq!(write(&mut lab, wrong), Err(Errno::EINVAL));
+    }
+    let fd =
+        open(&mut lab, Asked { period: 1000, samples: sample_type::CALLCHAIN, ..Asked::default() });
+    assert_eq!(write(&mut lab, b"127"), Err(Errno::EBUSY));
+    lab.ok(Sysno::Close, [fd]);
+    lab.state.release_events();
+    let plain = open(&mut lab, Asked { period: 1000, samples: 1, ..Asked::default() });
+    assert_eq!(write(&mut lab, b"127"), Ok(3), "{plain} has no callchains");
 }

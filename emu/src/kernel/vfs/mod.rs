@@ -13,7 +13,8 @@
 //! host files are derived from the path.
 //!
 //! * [`node`]: what a path leads to, with its attributes; [`tree`]: looking up, creating,
-//!   removing; [`open_file`]: descriptors; [`pipe`]; [`proc`]: the contents of `/proc/self`;
+//!   removing; [`open_file`]: descriptors; [`pipe`]; [`proc`]: the contents of `/proc/self`
+//!   and of some sysctls;
 //!   [`host`]: the machine below, the only way to it.
 
 pub mod host;

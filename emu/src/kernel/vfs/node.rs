@@ -75,7 +75,7 @@ impl File {
     }
 }
 
-/// Which generated file of `/proc/self`.
+/// Which generated file of `/proc/self` or `/proc/sys`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProcFile {
     /// `maps`
@@ -92,6 +92,17 @@ pub enum ProcFile {
     Stat,
     /// `status`
     Status,
+    /// `/proc/sys/kernel/perf_event_max_stack`
+    MaxStack,
+    /// `/proc/sys/kernel/perf_event_max_contexts_per_stack`
+    MaxContexts,
+}
+
+impl ProcFile {
+    /// Whether it is one that the superuser may write.
+    pub const fn is_sysctl(self) -> bool {
+        matches!(self, ProcFile::MaxStack | ProcFile::MaxContexts)
+    }
 }
 
 /// What a path or descriptor leads to.
@@ -121,7 +132,7 @@ pub enum Node {
     Zero,
     /// `/dev/urandom`, `/dev/random`
     Random,
-    /// A file of `/proc/self`.
+    /// A file of `/proc/self` or `/proc/sys`.
     Proc(ProcFile),
 }
 
@@ -179,7 +190,10 @@ impl Node {
             Node::Null => device(0x103),
             Node::Zero => device(0x105),
             Node::Random => device(0x109),
-            Node::Proc(file) => plain(FileType::Regular, 0o444, 100 + *file as u64),
+            Node::Proc(file) => {
+                let mode = if file.is_sysctl() { 0o644 } else { 0o444 };
+                plain(FileType::Regular, mode, 100 + *file as u64)
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
-//! The contents of `/proc/self`.
+//! The contents of `/proc/self`, and of the sysctls of `/proc/sys/kernel` that size callchains.
 
 use std::fmt::Write;
+
+use arch::Errno;
 
 use crate::kernel::State;
 use crate::kernel::vfs::node::ProcFile;
@@ -16,7 +18,38 @@ pub fn contents(s: &State, file: ProcFile) -> Vec<u8> {
         ProcFile::Comm => [&s.task.comm[..], b"\n"].concat(),
         ProcFile::Stat => stat(s).into_bytes(),
         ProcFile::Status => status(s).into_bytes(),
+        ProcFile::MaxStack => format!("{}\n", s.config.callchains.max_stack).into_bytes(),
+        ProcFile::MaxContexts => format!("{}\n", s.config.callchains.max_contexts).into_bytes(),
     }
+}
+
+/// A sysctl is written (`perf_event_max_stack_handler`): one number, at the beginning of the file.
+///
+/// # Errors
+///
+/// `EINVAL`: no number, or one out of range. `EBUSY`: there are buffers of the present size.
+pub fn write(s: &mut State, file: ProcFile, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    let limits = &mut s.config.callchains;
+    let (value, most) = match file {
+        ProcFile::MaxStack => (&mut limits.max_stack, 655_360),
+        ProcFile::MaxContexts => (&mut limits.max_contexts, 1000),
+        _ => return Err(Errno::EBADF),
+    };
+    // `proc_first_pos_non_zero_ignore`
+    if offset > 0 {
+        return Ok(bytes.len());
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+    let word = text.split_ascii_whitespace().next().ok_or(Errno::EINVAL)?;
+    let wanted: u32 = word.parse().map_err(|_| Errno::EINVAL)?;
+    if wanted > most {
+        return Err(Errno::EINVAL);
+    }
+    if !s.perf.callchains.are_unused() {
+        return Err(Errno::EBUSY);
+    }
+    *value = wanted;
+    Ok(bytes.len())
 }
 
 /// The kernel's `show_map_vma`: names start in column 74.

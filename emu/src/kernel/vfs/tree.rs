@@ -229,6 +229,11 @@ impl Tree {
             "/proc/self/environ" => Node::Proc(ProcFile::Environ),
             "/proc/self/stat" => Node::Proc(ProcFile::Stat),
             "/proc/self/status" => Node::Proc(ProcFile::Status),
+            "/proc/sys" | "/proc/sys/kernel" => Node::Directory(path.to_owned()),
+            "/proc/sys/kernel/perf_event_max_stack" => Node::Proc(ProcFile::MaxStack),
+            "/proc/sys/kernel/perf_event_max_contexts_per_stack" => {
+                Node::Proc(ProcFile::MaxContexts)
+            }
             _ => return None,
         })
     }

@@ -9,9 +9,9 @@ use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::{Call, Clock, PERF, Requested, Tracer, Work, WorkId};
 use crate::laws::hazard::Hazard;
 use crate::laws::law::Mode;
-use crate::laws::moment::{Capture, CpuView, Machine, Now, TaskView, UserRegs, What};
+use crate::laws::moment::{Capture, CpuView, Machine, Now, RingView, TaskView, UserRegs, What};
 use crate::laws::watch::Laws;
-use crate::perf::callchain::Limits;
+use crate::perf::buffers;
 use crate::perf::record::{CpuMode, Event, EventKind, Rate, Record, Sample, UserStack};
 
 /// A machine that a test moves by hand, with the monitor of one law.
@@ -28,6 +28,10 @@ pub struct Script {
     pub closed: bool,
     pub events: Vec<Event>,
     pub records: Vec<Record>,
+    pub callchains: buffers::View,
+    pub rings: Vec<RingView>,
+    pub dropped: u64,
+    pub software_throttled: bool,
     pub calls: Vec<Call>,
     pub cache: Vec<u64>,
     pub user: Option<UserRegs>,
@@ -48,7 +52,8 @@ impl Script {
             mode,
             cpus: 1,
             clock: Clock { granularity: 100, start: 0, skew: 0 },
-            callchains: Limits::default(),
+            wide: false,
+            most_samples: Some(2),
         };
         let event = Event {
             kind: EventKind::Cycles,
@@ -78,6 +83,7 @@ impl Script {
                 irq_work: false,
                 resched_ipi: false,
                 counter: 0,
+                ticks: 0,
             },
             task: TaskView {
                 tid: TID,
@@ -98,6 +104,10 @@ impl Script {
             closed: false,
             events: vec![event],
             records: Vec::new(),
+            callchains: buffers::View::default(),
+            rings: Vec::new(),
+            dropped: 0,
+            software_throttled: false,
             calls: Vec::new(),
             cache: Vec::new(),
             user: None,
@@ -124,6 +134,10 @@ impl Script {
             closed: self.closed,
             events: &self.events,
             records: &self.records,
+            callchains: self.callchains,
+            rings: self.rings.clone(),
+            dropped: self.dropped,
+            software_throttled: self.software_throttled,
             calls: &self.calls,
             cache: &self.cache,
             user: self.user,
@@ -142,6 +156,12 @@ impl Script {
     pub fn then(mut self, point: Point, change: impl FnOnce(&mut Script)) -> Script {
         change(&mut self);
         self.tell(What::Step(point));
+        self
+    }
+
+    /// Something that the next step has done, too.
+    pub fn also(mut self, change: impl FnOnce(&mut Script)) -> Script {
+        change(&mut self);
         self
     }
 

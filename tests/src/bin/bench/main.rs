@@ -11,6 +11,7 @@ mod output;
 mod speed;
 mod table;
 mod tasks;
+mod tracers;
 mod unwinding;
 
 use std::hint::black_box;
@@ -31,7 +32,7 @@ const RUNS: usize = 5;
 /// Period of the benchmark's profile, in instructions.
 const PERIOD: u64 = 1_000_000;
 /// Words that choose.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "speed",
     "start",
     "samples",
@@ -41,6 +42,7 @@ const PARTS: [&str; 9] = [
     "memory",
     "regions",
     "crowds",
+    "tracers",
 ];
 
 fn main() -> Result<ExitCode> {
@@ -92,6 +94,9 @@ fn main() -> Result<ExitCode> {
     }
     if only(&PARTS, "crowds") {
         tasks::crowds(&catalogue, &mut table)?;
+    }
+    if only(&PARTS, "tracers") {
+        tracers::tracers(&mut table);
     }
     let out = target_dir().join("bench.json");
     std::fs::write(&out, serde_json::to_vec_pretty(&table.rows)?)?;
