@@ -20,6 +20,12 @@ pub trait Observer: std::fmt::Debug {
     /// it would return to `return_address`; `None` if that is not in memory.
     fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>);
 
+    /// A probed function has returned to the kernel's trampoline, and goes on at `to`, where it
+    /// was to return.
+    fn returned(&mut self, to: u64) {
+        let _ = to;
+    }
+
     /// Code was mapped: file offset `pgoff` of `path` is at `addr`.
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64);
 

@@ -208,6 +208,8 @@ points! {
     TracerRearm, "tracer.rearm", 4, "the timers are set anew";
     TracerAsk, "tracer.ask", 4, "whether the tracer still asks";
     TracerNote, "tracer.note", 6, "the tracer keeps its answer";
+    UprobeLook, "uprobe.look", 10, "whether a probed instruction was hit, or a probed function has returned";
+    UprobeReturn, "uprobe.return", 120, "the registers are behind the return of a probed function, its handlers are called";
 }
 
 #[cfg(test)]
