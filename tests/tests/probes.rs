@@ -225,6 +225,51 @@ fn returns_and_the_truth() {
     }
 }
 
+/// The addresses of a function's instructions.
+fn instructions(arch: Arch, function: &str) -> Vec<String> {
+    let guest = format!("{}/../guests/bin/{arch}/golden-fp", env!("CARGO_MANIFEST_DIR"));
+    let shown = finish(&mut emu(&["show", &guest, "--function", function])).stdout;
+    let addresses = shown.lines().filter_map(|line| line.strip_prefix("    ")?.split(' ').next());
+    let is_hex = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_hexdigit());
+    addresses.filter(is_hex).map(str::to_owned).collect()
+}
+
+/// Whether it is executed in place or emulated (`push`, jumps, calls, `ret` on aarch64), every
+/// instruction can be probed, and the true stack is followed through it.
+#[test]
+fn every_instruction_and_the_truth() {
+    for arch in Arch::ALL {
+        for function in ["inner", "middle", "outer", "rounds", "guest_main"] {
+            let addresses = instructions(arch, function);
+            assert!(addresses.len() > 8, "{arch} {function}: {addresses:?}");
+            let probes: Vec<String> = addresses.iter().map(|a| format!("uprobe:0x{a}")).collect();
+            let profile = scratch(&format!("probes-every-{arch}-{function}")).join("profile");
+            let profile = profile.display().to_string();
+            let probes = probes.join(",") + ",syscalls:sys_enter_nanosleep:u";
+            let words = ["run", "--truth", "--arch", arch.name(), "-c", "1", "-o"];
+            let words = [&words[..], &[&profile, "-e", &probes], &GUEST].concat();
+            let told = finish(&mut emu(&words));
+            assert_eq!(told.status, 0, "{arch} {function}: {}", told.stderr);
+            let exact = told.stderr.contains(", dwarf 100 %,");
+            assert!(exact && !told.stderr.contains("undecided"), "{function}: {}", told.stderr);
+        }
+    }
+}
+
+/// A call is emulated: a deferred walk begins in the function that was called.
+#[test]
+fn a_call_and_the_deferred_walk() {
+    let call = instructions(Arch::X86_64, "middle")[6].clone();
+    for (call_graph, wanted) in [("fp", "middle+0xe"), ("fp,defer", "inner+0x0")] {
+        let place = format!("uprobe:0x{call}");
+        let words = ["--call-graph", call_graph, "-e", &place, "-c", "1"];
+        let text = run("call", &[&words[..], &GUEST].concat()).stdout;
+        let chains = chains(&text);
+        assert_eq!(chains.len(), 5, "{text}");
+        assert!(chains.iter().all(|chain| chain[0] == wanted), "{call_graph}: {text}");
+    }
+}
+
 /// A program that `execve` begins is probed, as it runs the same file; a return that the old
 /// program awaited does not come.
 #[test]

@@ -231,6 +231,13 @@ impl<T: Follower> Observer for Followed<T> {
         shared.returning.remove(&task);
     }
 
+    fn transferred(&mut self, event: &Event, direct: bool) {
+        let shared = &mut *self.0.borrow_mut();
+        if !direct || shared.follower.stack().functions().starts_at(event.to) {
+            shared.events(&[*event], &[]);
+        }
+    }
+
     fn returned(&mut self, to: u64) {
         let shared = &mut *self.0.borrow_mut();
         if let Some(event) = shared.returning.remove(&shared.task) {

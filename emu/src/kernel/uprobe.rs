@@ -12,16 +12,17 @@
 //! Linux executes most instructions out of line, in a page of its own, and traps behind them.
 //! Here they are executed in place, alone, while the breakpoint is away: a stack that is
 //! captured meanwhile has the instruction's own address where Linux shows that of the page.
-//! Of the instructions that Linux emulates, `push` and `nop` are; jumps and calls are executed.
+//! What Linux emulates is emulated: `uprobes` of each architecture.
 //!
 //! A probe belongs to a file: a program that `execve` begins has those of its own file.
 
-use arch::Arch;
+use arch::{Arch, Regs};
 
 use crate::engine::Exception;
+use crate::engine::flow::{Event, Transfer};
 use crate::kernel::paths::{self, TrapKind};
 use crate::kernel::symbols::Named;
-use crate::kernel::{Kernel, Point, State, entry, uretprobe};
+use crate::kernel::{Kernel, Point, State, aarch64, entry, uretprobe, x86_64};
 use crate::mem::{Backing, Uprobe};
 use crate::perf::record::{EventKind, Raw};
 use crate::perf::session::ProbePlace;
@@ -190,6 +191,30 @@ fn is_function_start(arch: Arch, code: &[u8; 16]) -> bool {
     arch == Arch::X86_64 && (code[0] == 0x55 || code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]))
 }
 
+/// What the kernel executed for a program. `next`: the address after the instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Simulated {
+    /// It goes on where the registers say, and nothing was called or left.
+    Step,
+    /// A jump.
+    Jump {
+        /// See above.
+        next: u64,
+        /// To an address in a register.
+        indirect: bool,
+    },
+    /// A call.
+    Call {
+        /// See above.
+        next: u64,
+    },
+    /// A return.
+    Return {
+        /// See above.
+        next: u64,
+    },
+}
+
 /// `arch_uprobe_skip_sstep`: whether the instruction is done with.
 fn emulate(s: &mut State, addr: u64) -> bool {
     let Some(probe) = probe_at(s, addr) else { return true };
@@ -198,37 +223,27 @@ fn emulate(s: &mut State, addr: u64) -> bool {
     if regs.pc != addr {
         return true;
     }
-    match (s.arch, code[0], code[1]) {
-        (Arch::X86_64, 0x50..=0x57, _) => {
-            if !push(s, &mut regs, usize::from(code[0] & 7)) {
-                return false;
-            }
-            regs.pc += 1;
-        }
-        (Arch::X86_64, 0x41, 0x50..=0x57) => {
-            if !push(s, &mut regs, usize::from(code[1] & 7) + 8) {
-                return false;
-            }
-            regs.pc += 2;
-        }
-        (Arch::X86_64, 0x90, _) => regs.pc += 1,
-        (Arch::Aarch64, ..) if code.starts_with(&0xd503_201fu32.to_le_bytes()) => regs.pc += 4,
-        _ => return false,
-    }
+    let simulated = match s.arch {
+        Arch::X86_64 => x86_64::uprobes::simulate(s, &code, &mut regs),
+        Arch::Aarch64 => aarch64::uprobes::simulate(s, &code, &mut regs),
+    };
+    let Some(simulated) = simulated else { return false };
     s.set_user_regs(&regs);
+    tell(s, &regs, simulated);
     true
 }
 
-/// DWARF numbers of registers by that of their encoding.
-const DWARF: [usize; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
-
-/// Pushes a register by the number of its encoding; whether the stack could be written.
-fn push(s: &mut State, regs: &mut arch::Regs, register: usize) -> bool {
-    let value = regs.gp[DWARF[register]];
-    let sp = regs.sp().wrapping_sub(8);
-    if s.write_user(sp, &value.to_le_bytes()).is_err() {
-        return false;
+/// Who follows calls and returns has not seen this one.
+fn tell(s: &mut State, regs: &Regs, simulated: Simulated) {
+    let (kind, next, direct) = match simulated {
+        Simulated::Step => return,
+        Simulated::Jump { next, indirect } => (Transfer::Jump, next, !indirect),
+        Simulated::Call { next } => (Transfer::Call, next, false),
+        Simulated::Return { next } => (Transfer::Return, next, false),
+    };
+    let sp_was_set = s.task.hw.is_none() && s.core.sp_was_set();
+    if let Some(observer) = &mut s.observer {
+        observer.about(s.task.id);
+        observer.transferred(&Event { kind, next, to: regs.pc, sp: regs.sp(), sp_was_set }, direct);
     }
-    regs.set_sp(sp);
-    true
 }
