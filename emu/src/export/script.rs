@@ -164,6 +164,7 @@ fn push_raw(text: &mut String, raw: &Raw) {
             write!(text, "x86/fpu: {fpu:#x} load: 1 xfeatures: 0 xcomp_bv: 0")
         }
         Raw::Probe { ip, .. } => write!(text, "({ip:x})"),
+        Raw::Return { function, to, .. } => write!(text, "({function:x} <- {to:x})"),
     };
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use arch::Regs;
 
 use crate::engine::EngineError;
-use crate::engine::flow::{CalleeSaved, Event, FlowSink};
+use crate::engine::flow::{CalleeSaved, Event, FlowSink, Transfer};
 use crate::export::Images;
 use crate::grade::files::{Files, Mapped};
 use crate::kernel::State;
@@ -18,6 +18,9 @@ use crate::kernel::user::Present;
 use crate::perf::encode::PROT_EXEC;
 use crate::perf::record::Record;
 use crate::truth::Stack;
+
+/// Name of the page that probed functions return to.
+const TRAMPOLINE: &str = "[uprobes]";
 
 /// Who uses a true stack, and has it.
 pub trait Follower: Debug {
@@ -59,6 +62,10 @@ struct Shared<T> {
     others: BTreeMap<TaskId, Stack>,
     /// Tasks with another program than the first: the files of that are not theirs.
     elsewhere: BTreeSet<TaskId>,
+    /// Where the kernel has mapped its trampoline, in any process.
+    trampolines: BTreeSet<u64>,
+    /// Tasks that have returned there: how.
+    returning: BTreeMap<TaskId, Event>,
 }
 
 impl<T: Follower> Shared<T> {
@@ -81,6 +88,17 @@ impl<T: Follower> Shared<T> {
         if self.elsewhere.contains(&parent) {
             self.elsewhere.insert(child);
         }
+    }
+
+    /// A return to the trampoline is none yet: the kernel will say where it leads.
+    fn events(&mut self, events: &[Event], saved: &[CalleeSaved]) {
+        let there = |e: &&Event| e.kind != Transfer::Call && self.trampolines.contains(&e.to);
+        let Some(last) = events.iter().rfind(there).copied() else {
+            return self.follower.stack_mut().events(events, saved);
+        };
+        let others: Vec<Event> = events.iter().filter(|e| !there(e)).copied().collect();
+        self.returning.insert(self.task, last);
+        self.follower.stack_mut().events(&others, saved);
     }
 
     fn map(&mut self, path: &str, addr: u64, pgoff: u64) {
@@ -118,6 +136,8 @@ impl<T: Follower + 'static> Followed<T> {
             task: state.task.id,
             others: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
+            trampolines: BTreeSet::new(),
+            returning: BTreeMap::new(),
         };
         for record in &state.perf.records {
             if let Record::Mmap2 { addr, pgoff, path, prot, .. } = record
@@ -164,7 +184,11 @@ impl<T> Followed<T> {
 
 impl<T: Follower> FlowSink for Followed<T> {
     fn take(&mut self, events: &[Event], saved: &[CalleeSaved]) {
-        self.borrow_mut().stack_mut().events(events, saved);
+        let shared = &mut *self.0.borrow_mut();
+        if shared.trampolines.is_empty() {
+            return shared.follower.stack_mut().events(events, saved);
+        }
+        shared.events(events, saved);
     }
 
     fn is_function(&self, addr: u64) -> bool {
@@ -204,9 +228,27 @@ impl<T: Follower> Observer for Followed<T> {
         let shared = &mut *self.0.borrow_mut();
         shared.others.remove(&task);
         shared.elsewhere.remove(&task);
+        shared.returning.remove(&task);
+    }
+
+    fn transferred(&mut self, event: &Event, direct: bool) {
+        let shared = &mut *self.0.borrow_mut();
+        if !direct || shared.follower.stack().functions().starts_at(event.to) {
+            shared.events(&[*event], &[]);
+        }
+    }
+
+    fn returned(&mut self, to: u64) {
+        let shared = &mut *self.0.borrow_mut();
+        if let Some(event) = shared.returning.remove(&shared.task) {
+            shared.follower.stack_mut().events(&[Event { to, ..event }], &[]);
+        }
     }
 
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64) {
+        if path == TRAMPOLINE {
+            self.0.borrow_mut().trampolines.insert(addr);
+        }
         self.0.borrow_mut().map(path, addr, pgoff);
     }
 

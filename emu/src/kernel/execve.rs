@@ -12,7 +12,7 @@ use crate::kernel::image::{self, ImageError, Loaded, Request};
 use crate::kernel::symbols::Named;
 use crate::kernel::vfs::{File, Lookup, Node};
 use crate::kernel::wait::Wait;
-use crate::kernel::{Kernel, Point, State, do_exit, exec, wait};
+use crate::kernel::{Kernel, Point, State, do_exit, exec, uprobe, wait};
 use crate::mem::mm::MmId;
 use crate::perf::record::{EventKind, Raw};
 
@@ -198,6 +198,8 @@ impl State {
         task.vdso_sigreturn = vdso_sigreturn;
         task.comm = exec::comm_of(&path);
         task.signals.flush_handlers();
+        task.returns.clear();
+        (task.uprobe, task.step_over) = (None, None);
         task.fds.exec();
         task.rseq = None;
         task.clear_child_tid = 0;
@@ -217,6 +219,7 @@ impl State {
             self.tracepoint(EventKind::ProcessExec, raw);
         }
         self.register_sframe_of_image();
+        uprobe::install_all(self);
         self.release_events();
         self.exec_events();
         exec::announce(self);

@@ -184,6 +184,11 @@ impl State {
             uprobe: None,
             at_entry: false,
             step_over: None,
+            // Threads begin with none.
+            returns: match flags & (flag::VM | flag::VFORK) == flag::VM {
+                true => Vec::new(),
+                false => parent.returns.clone(),
+            },
             paged_out: None,
             kernel_thread: None,
             mm: Some(mm),
@@ -263,6 +268,7 @@ impl State {
         let id = MmId(self.others.last_mm);
         let mut copy = self.mm.fork(id, &mut self.arena)?;
         copy.sframe = self.child_sframe();
+        self.copy_trampoline(&mut copy);
         self.others.mms.insert(id, Box::new(copy));
         Ok(id)
     }

@@ -20,7 +20,7 @@
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
 //! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
-//! * [`probe`]: user and kernel probes; [`uprobe`]: breakpoints.
+//! * [`probe`]: user and kernel probes; [`uprobe`]: breakpoints; [`uretprobe`]: returns.
 //! * [`page_out`]: memory pressure at samples.
 //! * [`tracer`]: others than perf that ask for deferred stacks.
 //! * [`perf_event`]: performance events that a guest opens itself.
@@ -76,6 +76,7 @@ pub mod tracepoints;
 pub mod tracer;
 pub mod unwind;
 pub mod uprobe;
+pub mod uretprobe;
 pub mod user;
 pub mod user_dump;
 pub mod user_mode;

@@ -6,6 +6,7 @@
 
 use arch::Regs;
 
+use crate::engine::flow::Event;
 use crate::kernel::task::TaskId;
 use crate::kernel::user::Present;
 
@@ -19,6 +20,18 @@ pub trait Observer: std::fmt::Debug {
     /// `rt_sigreturn` gives the thread these registers. If a function were entered with them,
     /// it would return to `return_address`; `None` if that is not in memory.
     fn sigreturn(&mut self, regs: &Regs, return_address: Option<u64>);
+
+    /// The kernel has executed a call, return or jump for the program; `direct`: a jump to an
+    /// address in the instruction.
+    fn transferred(&mut self, event: &Event, direct: bool) {
+        let _ = (event, direct);
+    }
+
+    /// A probed function has returned to the kernel's trampoline, and goes on at `to`, where it
+    /// was to return.
+    fn returned(&mut self, to: u64) {
+        let _ = to;
+    }
 
     /// Code was mapped: file offset `pgoff` of `path` is at `addr`.
     fn mapped(&mut self, path: &str, addr: u64, pgoff: u64);

@@ -209,6 +209,8 @@ points! {
     TracerAsk, "tracer.ask", 4, "whether the tracer still asks";
     TracerNote, "tracer.note", 6, "the tracer keeps its answer";
     ProcessP8Load, "unwind.process.P8.load", 2, "the work's bit and those of the works served are read";
+    UprobeLook, "uprobe.look", 10, "whether a probed instruction was hit, or a probed function has returned";
+    UprobeReturn, "uprobe.return", 120, "the registers are behind the return of a probed function, its handlers are called";
 }
 
 #[cfg(test)]

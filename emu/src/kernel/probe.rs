@@ -3,6 +3,7 @@
 //! ```text
 //! uprobe:SYMBOL, uprobe:0xADDR   a user instruction of the first program: a breakpoint is
 //!                                written there ([`super::uprobe`] takes its exception)
+//! uretprobe:SYMBOL, …:0xADDR     the return of the function that begins there
 //! kprobe:FUNCTION                the first instruction of a modelled kernel function that
 //!                                another one calls
 //! ```
@@ -52,14 +53,16 @@ impl State {
         let mut events = std::mem::take(&mut self.perf.session.events);
         let placed = events.iter_mut().try_for_each(|event| {
             match event.kind {
-                EventKind::Uprobe(_) => event.kind = self.place_uprobe(&event.name, &find)?,
+                EventKind::Uprobe(_) | EventKind::Uretprobe(_) => {
+                    event.kind = self.place_uprobe(event.kind, &event.name, &find)?;
+                }
                 EventKind::Kprobe(_) => event.kind = self.place_kprobe(&event.name)?,
                 _ => {}
             }
             Ok(())
         });
         self.perf.kprobes = events.iter().any(|e| matches!(e.kind, EventKind::Kprobe(_)));
-        let probes = self.perf.kprobes || !self.mm.uprobes.is_empty();
+        let probes = self.perf.kprobes || !self.perf.uprobes.is_empty();
         self.perf.session.events = events;
         if probes {
             self.open_events();
@@ -69,16 +72,19 @@ impl State {
 
     fn place_uprobe(
         &mut self,
+        kind: EventKind,
         name: &str,
         find: impl Fn(&str) -> Option<u64>,
     ) -> Result<EventKind, ProbeError> {
-        let place = name.strip_prefix("uprobe:").unwrap_or(name);
+        let returns = matches!(kind, EventKind::Uretprobe(_));
+        let prefix = if returns { "uretprobe:" } else { "uprobe:" };
+        let place = name.strip_prefix(prefix).unwrap_or(name);
         let number = place.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         let addr = number.or_else(|| find(place));
         let addr = addr.ok_or_else(|| ProbeError::NoSymbol(name.to_owned()))?;
-        let index = uprobe::install(self, addr)
+        let index = uprobe::place(self, addr, returns)
             .ok_or_else(|| ProbeError::NoCode { name: name.to_owned(), addr })?;
-        Ok(EventKind::Uprobe(index))
+        Ok(if returns { EventKind::Uretprobe(index) } else { EventKind::Uprobe(index) })
     }
 
     fn place_kprobe(&self, name: &str) -> Result<EventKind, ProbeError> {

@@ -266,6 +266,7 @@ impl State {
                 self.user_regs()
             }
         };
+        let kernel = chain.len();
         match part {
             UserPart::Deferred(cookie) => {
                 chain.store_context(context::USER_DEFERRED);
@@ -291,6 +292,10 @@ impl State {
             }
             UserPart::Immediate => {}
         }
-        chain.into_words()
+        let mut words = chain.into_words();
+        if part == UserPart::Immediate {
+            self.fix_up(&mut words[kernel..]);
+        }
+        words
     }
 }

@@ -153,6 +153,7 @@ functions! {
     El1Sync, "", "el1h_64_sync";
     El1SyncHandler, "", "el1h_64_sync_handler";
     El1Abort, "", "el1_abort";
+    UretprobeDispatcher, "uretprobe_dispatcher", "uretprobe_dispatcher";
 }
 
 /// A modelled function.

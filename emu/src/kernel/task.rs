@@ -13,6 +13,7 @@ use crate::kernel::state::SplitMix64;
 use crate::kernel::symbols::Function;
 use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::TaskInfo;
+use crate::kernel::uretprobe::ReturnInstance;
 use crate::kernel::vfs::FdTable;
 use crate::kernel::wait::{Block, Waiting};
 use crate::mem::mm::MmId;
@@ -210,6 +211,8 @@ pub struct Task {
     pub at_entry: bool,
     /// The probed instruction that is executed next, without its breakpoint.
     pub step_over: Option<u64>,
+    /// Returns of probed functions that are awaited, the newest last.
+    pub returns: Vec<ReturnInstance>,
     /// User instructions that it had run when pages were made absent last.
     pub paged_out: Option<u64>,
     /// What it does, if it is a thread of the kernel.

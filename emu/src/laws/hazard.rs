@@ -50,8 +50,6 @@ pub enum Hazard {
     CoarseClock,
     /// The task's events were gone before its stack.
     TornDown,
-    /// The reviewer's sketch: the work's item is on another task's list.
-    Shared,
 }
 
 impl Hazard {
@@ -75,7 +73,6 @@ impl Hazard {
             Hazard::H20 => "H20",
             Hazard::Cancelled => "cancel",
             Hazard::Again => "RV12",
-            Hazard::Shared => "RV9",
             Hazard::CoarseClock => "RV1",
             Hazard::TornDown => "E-17",
             Hazard::Shared => "RV9",
@@ -139,7 +136,6 @@ impl Hazard {
             }
             Hazard::CoarseClock => "the clock showed the same at two entries",
             Hazard::TornDown => "the task's events were torn down before its stack was captured",
-            Hazard::Shared => "the one item of the work was queued for another task",
         }
     }
 }

@@ -46,6 +46,7 @@ impl Mm {
             kernel_faults: Vec::new(),
             sframe: None,
             uprobes: self.uprobes.clone(),
+            trampoline: None,
             total: self.total,
             tops: self.tops.clone(),
         };

@@ -49,6 +49,8 @@ pub struct Uprobe {
     pub addr: u64,
     /// The code that was there, zeros behind the end of its page.
     pub code: [u8; 16],
+    /// Number of its place.
+    pub place: u16,
 }
 
 /// One address space.
@@ -85,6 +87,8 @@ pub struct Mm {
     pub sframe: Option<Registry>,
     /// Breakpoints in its code.
     pub uprobes: Vec<Uprobe>,
+    /// Where probed functions return to, once there is such a page.
+    pub trampoline: Option<u64>,
 }
 
 impl Mm {
@@ -106,6 +110,7 @@ impl Mm {
             kernel_faults: Vec::new(),
             sframe: None,
             uprobes: Vec::new(),
+            trampoline: None,
         })
     }
 

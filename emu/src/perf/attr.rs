@@ -20,8 +20,6 @@ use crate::perf::record::{Event, EventKind, Rate, UserStack};
 pub const SIZE: usize = 144;
 /// Longest that is taken: what lies beyond [`SIZE`] must be zeros.
 const LONGEST: usize = 4096;
-/// `sysctl kernel.perf_event_max_sample_rate`
-const MAX_RATE: u64 = 100_000;
 /// The period of an event that does not sample: it never overflows.
 const COUNTS_ONLY: u64 = i64::MAX as u64;
 /// `PERF_COUNT_HW_MAX`
@@ -54,8 +52,11 @@ pub enum AttrError {
     #[error("{0}: the machine's PMUs cannot do it")]
     Unsupported(&'static str),
     /// `EOVERFLOW`
-    #[error("sample_max_stack is above kernel.perf_event_max_stack = {MAX_STACK}")]
-    MaxStack,
+    #[error("sample_max_stack is above kernel.perf_event_max_stack = {0}; see --sysctl")]
+    MaxStack(u32),
+    /// `EINVAL`
+    #[error("the frequency is above kernel.perf_event_max_sample_rate = {0}; see --sysctl")]
+    MaxRate(u64),
 }
 
 impl AttrError {
@@ -63,12 +64,12 @@ impl AttrError {
     pub const fn errno(self) -> Errno {
         match self {
             AttrError::Size => Errno::E2BIG,
-            AttrError::Invalid(_) => Errno::EINVAL,
+            AttrError::Invalid(_) | AttrError::MaxRate(_) => Errno::EINVAL,
             AttrError::NoAccess(..) => Errno::EACCES,
             AttrError::NotPermitted => Errno::EPERM,
             AttrError::NoEvent(..) => Errno::ENOENT,
             AttrError::Unsupported(_) => Errno::EOPNOTSUPP,
-            AttrError::MaxStack => Errno::EOVERFLOW,
+            AttrError::MaxStack(_) => Errno::EOVERFLOW,
         }
     }
 }
@@ -80,9 +81,21 @@ pub struct Rights {
     pub paranoid: i32,
     /// It has `CAP_PERFMON`.
     pub capable: bool,
+    /// `sysctl kernel.perf_event_max_stack`
+    pub max_stack: u32,
+    /// `sysctl kernel.perf_event_max_sample_rate`
+    pub max_rate: u64,
 }
 
 impl Rights {
+    /// An ordinary user's where no `sysctl` was changed.
+    pub const USER: Rights =
+        Rights { paranoid: 2, capable: false, max_stack: MAX_STACK as u32, max_rate: 100_000 };
+
+    const fn frequency(self, frequency: u64) -> Result<(), AttrError> {
+        if frequency > self.max_rate { Err(AttrError::MaxRate(self.max_rate)) } else { Ok(()) }
+    }
+
     const fn at_most(self, most: i32) -> bool {
         self.capable || self.paranoid <= most
     }
@@ -195,7 +208,7 @@ impl Attr {
         refuse(reserved, "reserved bits are set")?;
         attr.check_words(arch, rights)?;
         if attr.max_stack == 0 {
-            attr.max_stack = MAX_STACK;
+            attr.max_stack = u16::try_from(rights.max_stack).unwrap_or(u16::MAX);
         }
         attr.check_flags()?;
         Ok(attr)
@@ -249,7 +262,7 @@ impl Attr {
     ///
     /// # Errors
     ///
-    /// [`AttrError::NoAccess`], [`AttrError::Invalid`]
+    /// [`AttrError::NoAccess`], [`AttrError::Invalid`], [`AttrError::MaxRate`]
     pub fn check_rights(&self, rights: Rights) -> Result<(), AttrError> {
         let chain = self.samples(sample_type::CALLCHAIN);
         if !self.has(flag::EXCLUDE_KERNEL) {
@@ -262,7 +275,7 @@ impl Attr {
             return Err(AttrError::NoAccess("namespaces", i32::MIN));
         }
         match self.has(flag::FREQ) {
-            true => refuse(self.period_or_freq > MAX_RATE, "sample_freq is above 100000")?,
+            true => rights.frequency(self.period_or_freq)?,
             false => refuse(self.period_or_freq >> 63 != 0, "sample_period has bit 63")?,
         }
         if self.samples(sample_type::PHYS_ADDR) {
@@ -345,8 +358,8 @@ impl Attr {
                 rights.tracepoint()?;
             }
         }
-        if self.samples(sample_type::CALLCHAIN) && self.max_stack > MAX_STACK {
-            return Err(AttrError::MaxStack);
+        if self.samples(sample_type::CALLCHAIN) && u32::from(self.max_stack) > rights.max_stack {
+            return Err(AttrError::MaxStack(rights.max_stack));
         }
         Ok(())
     }
@@ -415,12 +428,12 @@ impl Attr {
     ///
     /// # Errors
     ///
-    /// [`AttrError::Invalid`]
-    pub fn check_period(&self, period: u64) -> Result<(), AttrError> {
+    /// [`AttrError::Invalid`], [`AttrError::MaxRate`]
+    pub fn check_period(&self, period: u64, rights: Rights) -> Result<(), AttrError> {
         refuse(!self.is_sampling(), "the event does not sample")?;
         refuse(period == 0, "a period of 0")?;
         match self.has(flag::FREQ) {
-            true => refuse(period > MAX_RATE, "the frequency is above 100000"),
+            true => rights.frequency(period),
             false => refuse(period >> 63 != 0, "the period has bit 63"),
         }
     }
@@ -455,7 +468,7 @@ pub fn fuzz_attr(bytes: &[u8]) {
     let Ok(size) = Attr::size(head) else { return };
     let bytes = &bytes[..bytes.len().min(size)];
     for (arch, capable) in [(Arch::X86_64, false), (Arch::Aarch64, true)] {
-        let rights = Rights { paranoid: 2, capable };
+        let rights = Rights { capable, ..Rights::USER };
         let tried = Attr::parse(bytes, arch, rights).and_then(|attr| {
             attr.check_rights(rights)?;
             let kind = attr.event_kind(arch, rights, true)?;

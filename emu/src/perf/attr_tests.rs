@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::*;
 
-const USER: Rights = Rights { paranoid: 2, capable: false };
-const ROOT: Rights = Rights { paranoid: 2, capable: true };
+const USER: Rights = Rights::USER;
+const ROOT: Rights = Rights { capable: true, ..Rights::USER };
 
 /// Attributes as bytes: cycles of user code, every 1000.
 #[derive(Clone)]
@@ -105,6 +105,25 @@ fn what_is_einval() {
     }
     let tracepoint = Bytes::cycles().word(0, 2).long(8, 1);
     assert_eq!(tracepoint.errno(), Some(Errno::EINVAL), "no such tracepoint");
+}
+
+/// What `--sysctl` says is the bound, above Linux's own as well as below.
+#[test]
+fn bounds_that_are_settings() {
+    let chain = |depth: u16| Bytes::cycles().long(24, 1 << 5).set(108, &depth.to_le_bytes());
+    let often = |rate| Bytes::cycles().flags(flag::FREQ).long(16, rate);
+    for (max_stack, max_rate) in [(10, 500), (1000, 200_000)] {
+        let rights = Rights { max_stack, max_rate, ..USER };
+        let error = |bytes: Bytes| bytes.open(Arch::X86_64, rights).err();
+        assert_eq!(error(chain(max_stack as u16)), None);
+        assert_eq!(error(chain(max_stack as u16 + 1)), Some(AttrError::MaxStack(max_stack)));
+        assert_eq!(error(often(max_rate)), None);
+        assert_eq!(error(often(max_rate + 1)), Some(AttrError::MaxRate(max_rate)));
+        let (attr, _) = chain(0).open(Arch::X86_64, rights).unwrap();
+        assert_eq!(u32::from(attr.max_stack), max_stack, "of an event that does not say");
+        let (attr, _) = often(1).open(Arch::X86_64, rights).unwrap();
+        assert_eq!(attr.check_period(max_rate + 1, rights), Err(AttrError::MaxRate(max_rate)));
+    }
 }
 
 #[test]

@@ -79,6 +79,12 @@ impl Chain {
         }
     }
 
+    /// How many words there are, markers included.
+    #[allow(clippy::len_without_is_empty, reason = "an index into the words")]
+    pub const fn len(&self) -> usize {
+        self.ips.len()
+    }
+
     /// The words, markers included.
     pub fn into_words(self) -> Vec<u64> {
         self.ips

@@ -77,7 +77,7 @@ fn others(name: &str) -> String {
     let mut names: Vec<&str> = NAMES.iter().map(|(n, _)| *n).collect();
     names.sort_unstable();
     format!(
-        "there are: {}, {ENTER}NAME, {EXIT}NAME, uprobe:PLACE, kprobe:FUNCTION",
+        "there are: {}, {ENTER}NAME, {EXIT}NAME, uprobe:PLACE, uretprobe:PLACE, kprobe:FUNCTION",
         names.join(", ")
     )
 }
@@ -123,6 +123,7 @@ fn find(name: &str) -> Option<EventKind> {
     let probe = |prefix: &str| name.strip_prefix(prefix).is_some_and(|place| !place.is_empty());
     enter().or_else(exit).or_else(|| match () {
         () if probe("uprobe:") => Some(EventKind::Uprobe(u16::MAX)),
+        () if probe("uretprobe:") => Some(EventKind::Uretprobe(u16::MAX)),
         () if probe("kprobe:") => Some(EventKind::Kprobe(u16::MAX)),
         () => None,
     })
@@ -150,6 +151,7 @@ impl EventKind {
             | EventKind::SchedWaking
             | EventKind::FpuRegsActivated
             | EventKind::Uprobe(_)
+            | EventKind::Uretprobe(_)
             | EventKind::Kprobe(_) => true,
             EventKind::Cycles
             | EventKind::Instructions

@@ -22,9 +22,10 @@ const SYS_ENTER_ID: u16 = 386;
 /// The first of those of the system calls, two for each: exit, enter.
 const SYSCALLS_ID: u16 = 1000;
 
-/// The first of those of kernel functions, then of user probes.
+/// The first of those of kernel functions, of user probes, of returns.
 const KPROBES_ID: u16 = 4000;
 const UPROBES_ID: u16 = 8000;
+const URETPROBES_ID: u16 = 16000;
 
 /// The fields that every tracepoint starts with (`struct trace_entry`).
 const COMMON_FIELDS: &str = "\
@@ -92,6 +93,7 @@ pub const fn id(kind: EventKind) -> Option<u16> {
         EventKind::FpuRegsActivated => FPU_ID,
         EventKind::Kprobe(function) => KPROBES_ID + function,
         EventKind::Uprobe(place) => UPROBES_ID.saturating_add(place),
+        EventKind::Uretprobe(place) => URETPROBES_ID.saturating_add(place),
         _ => return None,
     })
 }
@@ -204,6 +206,10 @@ pub fn of(kind: EventKind) -> Option<Format> {
             ),
         EventKind::Kprobe(function) => probe("kprobes", format!("function_{function}"), id),
         EventKind::Uprobe(place) => probe("uprobes", format!("place_{place}"), id),
+        EventKind::Uretprobe(place) => Format::new("uprobes", format!("place_{place}__return"), id)
+            .field("unsigned long __probe_func", 8, 8, false)
+            .field("unsigned long __probe_ret_ip", 16, 8, false)
+            .print("\"(%lx <- %lx)\", REC->__probe_func, REC->__probe_ret_ip"),
         _ => return None,
     })
 }
@@ -272,6 +278,7 @@ mod tests {
             EventKind::FpuRegsActivated,
             EventKind::Kprobe(7),
             EventKind::Uprobe(7),
+            EventKind::Uretprobe(7),
         ];
         others.into_iter().chain(calls).collect()
     }

@@ -37,7 +37,7 @@ const fn kind_of(raw: &Raw) -> EventKind {
         Raw::SchedSwitch { .. } => EventKind::SchedSwitch,
         Raw::SchedWaking { .. } => EventKind::SchedWaking,
         Raw::FpuRegsActivated { .. } => EventKind::FpuRegsActivated,
-        Raw::Probe { kind, .. } => *kind,
+        Raw::Probe { kind, .. } | Raw::Return { kind, .. } => *kind,
     }
 }
 
@@ -95,6 +95,7 @@ fn push_fields(b: &mut Vec<u8>, raw: &Raw) {
         // load_fpu; without XSAVE there are no features.
         Raw::FpuRegsActivated { fpu } => push_words(b, &[*fpu, 1, 0, 0]),
         Raw::Probe { ip, .. } => push_words(b, [ip]),
+        Raw::Return { function, to, .. } => push_words(b, [function, to]),
     }
 }
 

@@ -177,6 +177,15 @@ pub enum Raw {
         /// Its address.
         ip: u64,
     },
+    /// A user probe of a function's return.
+    Return {
+        /// Which.
+        kind: EventKind,
+        /// First instruction of the function.
+        function: u64,
+        /// Where it returned to.
+        to: u64,
+    },
 }
 
 /// What became of a signal that was sent (`TRACE_SIGNAL_*`).
@@ -423,6 +432,8 @@ pub enum EventKind {
     FpuRegsActivated,
     /// A user probe, by the number of its place.
     Uprobe(u16),
+    /// A user probe of a function's return, by the number of its place.
+    Uretprobe(u16),
     /// A probe of a kernel function, by the number of that.
     Kprobe(u16),
 }

@@ -31,12 +31,25 @@ pub struct Perf {
     pub records: Vec<Record>,
     /// Records that were handed to it before these.
     pub taken: usize,
+    /// Where user probes are, whatever process runs the file.
+    pub uprobes: Vec<ProbePlace>,
     /// There are probes of kernel functions among the session's events.
     pub kprobes: bool,
     /// Events that guests opened and can still reach.
     pub opened: Vec<Rc<Opened>>,
     /// The id of the newest of them, or of what inherited it.
     pub last_id: u64,
+}
+
+/// A user probe's place: an instruction of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbePlace {
+    /// The file's number.
+    pub inode: u64,
+    /// Offset of the instruction in it.
+    pub offset: u64,
+    /// Returns of the function that begins there are probed.
+    pub returns: bool,
 }
 
 impl Perf {
@@ -59,6 +72,7 @@ impl Perf {
             times,
             records: Vec::new(),
             taken: 0,
+            uprobes: Vec::new(),
             kprobes: false,
             opened: Vec::new(),
             last_id,

@@ -145,6 +145,7 @@ fn kind_and_config(kind: EventKind) -> (u32, u64) {
         | EventKind::SchedWaking
         | EventKind::FpuRegsActivated
         | EventKind::Uprobe(_)
+        | EventKind::Uretprobe(_)
         | EventKind::Kprobe(_) => {
             (event_type::TRACEPOINT, u64::from(formats::id(kind).unwrap_or_default()))
         }

@@ -3,3 +3,4 @@
 pub mod paths;
 pub mod pt_regs;
 pub mod traps;
+pub mod uprobes;

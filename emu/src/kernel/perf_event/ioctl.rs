@@ -88,7 +88,7 @@ fn refresh(s: &mut State, event: &Rc<Opened>, more: u64) -> Result<(), Errno> {
 
 fn period(s: &mut State, event: &Rc<Opened>, at: u64) -> Result<(), Errno> {
     let period = s.read_u64(at)?;
-    event.attr.check_period(period).map_err(AttrError::errno)?;
+    event.attr.check_period(period, s.perf_rights()).map_err(AttrError::errno)?;
     let rate = match event.attr.has(flag::FREQ) {
         true => Rate::Frequency(period),
         false => Rate::Period(period),

@@ -34,6 +34,11 @@ use crate::perf::attr::Rights;
 impl State {
     /// What the present task may measure.
     pub fn perf_rights(&self) -> Rights {
-        Rights { paranoid: self.config.perf_event_paranoid, capable: self.task.uid == 0 }
+        Rights {
+            paranoid: self.config.perf_event_paranoid,
+            capable: self.task.uid == 0,
+            max_stack: self.config.callchains.max_stack,
+            max_rate: self.config.max_sample_rate.unwrap_or(Rights::USER.max_rate),
+        }
     }
 }

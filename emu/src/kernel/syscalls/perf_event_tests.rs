@@ -81,6 +81,21 @@ fn long(lab: &mut Lab, at: u64) -> u64 {
     u64::from_le_bytes(lab.get(at))
 }
 
+/// The settings of `--sysctl` bound what a guest may ask for.
+#[test]
+fn the_settings_are_honoured() {
+    let mut lab = Lab::new();
+    lab.state.config.max_sample_rate = Some(1000);
+    let often = |period| Asked { period, flags: flag::FREQ, ..Asked::default() };
+    let refused = try_open(&mut lab, often(1001), [0, NONE, NONE, 0]);
+    assert_eq!(refused, Err(Errno::EINVAL));
+    let fd = open(&mut lab, often(1000));
+    lab.put(BUFFER, &1001u64.to_le_bytes());
+    assert_eq!(ioctl(&mut lab, fd, PERIOD, BUFFER), Err(Errno::EINVAL));
+    lab.put(BUFFER, &999u64.to_le_bytes());
+    assert_eq!(ioctl(&mut lab, fd, PERIOD, BUFFER), Ok(0));
+}
+
 #[test]
 fn who_may_be_measured() {
     let mut lab = Lab::new();
