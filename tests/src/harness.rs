@@ -56,6 +56,7 @@ pub struct Harness {
     check_laws: bool,
     cpus: u32,
     wide: bool,
+    aslr: Option<u64>,
 }
 
 /// What a run was.
@@ -112,6 +113,7 @@ impl Harness {
             check_laws: true,
             cpus: 1,
             wide: false,
+            aslr: None,
         }
     }
 
@@ -187,6 +189,12 @@ impl Harness {
     /// `-a`
     pub fn wide(mut self) -> Harness {
         self.wide = true;
+        self
+    }
+
+    /// `--aslr`
+    pub fn aslr(mut self, seed: u64) -> Harness {
+        self.aslr = Some(seed);
         self
     }
 
@@ -306,7 +314,7 @@ impl Harness {
             root: None,
             cwd: "/".to_owned(),
             seed: self.seed,
-            aslr: None,
+            aslr: self.aslr,
             stdout_is_taken: false,
         };
         let config = Config {

@@ -1,23 +1,26 @@
 //! Writes the texts of `tests/golden/defer` from the recordings themselves.
 //!
 //! ```text
-//! captures DIR      DIR holds NAME.data and kernel-symbols.txt (lines of /proc/kallsyms)
+//! captures DIR      DIR/x86_64 and DIR/arm64 hold NAME.data and kernel-symbols.txt (lines of
+//!                   /proc/kallsyms)
 //! ```
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use tests::captures::CAPTURES;
+use arch::Arch;
+use tests::captures::{CAPTURES, TICKS};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::args_os().nth(1).ok_or("which directory has the recordings?")?;
-    let dir = Path::new(&dir);
-    let kernel = symbols(&std::fs::read_to_string(dir.join("kernel-symbols.txt"))?);
-    for capture in CAPTURES {
-        let bytes = std::fs::read(dir.join(capture.name).with_extension("data"))?;
-        let file = tests::root().join("tests/golden/defer").join(capture.name);
-        std::fs::write(file.with_extension("txt"), capture.text(&bytes, kernel.clone()))?;
+    for (arch, name) in [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "arm64")] {
+        let dir = Path::new(&dir).join(name);
+        let kernel = symbols(&std::fs::read_to_string(dir.join("kernel-symbols.txt"))?);
+        for capture in CAPTURES.iter().chain(TICKS).filter(|c| c.arch == arch) {
+            let bytes = std::fs::read(dir.join(capture.name).with_extension("data"))?;
+            std::fs::write(capture.path(), capture.text(&bytes, kernel.clone()))?;
+        }
     }
     Ok(())
 }

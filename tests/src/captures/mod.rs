@@ -1,0 +1,245 @@
+//! Recordings of a real kernel, and runs of the same program here, as texts that can be compared.
+//!
+//! ```text
+//! perf.data of perf 7.2 on Linux 7.3 (x86_64) or 7.2 (arm64) ─► PerfFile ─┐
+//!                                                                         ├─► text
+//! run of the same program ─► PerfDataFile ────────────────────────────────┘
+//! ```
+//!
+//! A text has the guest's own records in order of time, from its first instruction on: what
+//! comes before is perf's execve. Left out is what no model can have: times, ids, CPUs, and
+//! offsets in kernel functions. Cookies are numbered from 1, with the step of the CPU's counter;
+//! their form is checked. Sizes are without the words of `sample_type` that one of the two
+//! tools asks for and the other does not (id, CPU, period).
+//!
+//! ```text
+//! text.rs     a line a record; samples by time: forms and user stacks, as sets
+//! pairing.rs  the rules of cookies and records that any file keeps
+//! ```
+
+mod pairing;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::io::Cursor;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use arch::Arch;
+use emu::export::Sink;
+use emu::export::perf_data::PerfDataFile;
+use emu::perf::record::{Rate, UserStack};
+
+use crate::harness::{Harness, Outcome};
+
+/// A recording: what was run, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Capture {
+    /// Its name, and that of its text.
+    pub name: &'static str,
+    /// Where it was run.
+    pub arch: Arch,
+    /// The guest program.
+    pub guest: &'static str,
+    /// Its arguments.
+    pub args: &'static [&'static str],
+    /// What was sampled.
+    pub events: &'static str,
+    /// How often. Every occurrence gives a text of records, all else one of stacks.
+    pub rate: Rate,
+    /// `--call-graph`, and what else was said of callchains, CPUs and tasks.
+    pub options: &'static str,
+}
+
+const RAW: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+const GETPID: &str = "syscalls:sys_enter_getpid";
+const BOTH: &str = "syscalls:sys_enter_getpid,syscalls:sys_exit_getpid";
+const SIGNALS: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit,signal:signal_generate,\
+    signal:signal_deliver";
+
+const fn capture(
+    name: &'static str,
+    options: &'static str,
+    guest: &'static str,
+    args: &'static [&'static str],
+    events: &'static str,
+) -> Capture {
+    Capture { name, arch: Arch::X86_64, guest, args, events, rate: Rate::Period(1), options }
+}
+
+/// One of arm64.
+const fn arm64(capture: Capture) -> Capture {
+    Capture { arch: Arch::Aarch64, ..capture }
+}
+
+/// One of the clock of a CPU, 997 times a second.
+const fn ticks(
+    name: &'static str,
+    options: &'static str,
+    guest: &'static str,
+    args: &'static [&'static str],
+) -> Capture {
+    Capture { rate: Rate::Frequency(997), ..capture(name, options, guest, args, "cpu-clock") }
+}
+
+/// Recordings whose records are compared one by one.
+pub const CAPTURES: &[Capture] = &[
+    capture("getpid_fp", "fp", "guest-fp", &["sys", "5"], GETPID),
+    capture("getpid_fp_leaf", "fp", "guest-leaf", &["sys", "3"], GETPID),
+    capture("getpid_fp_nofp", "fp", "guest-nofp", &["sys", "3"], GETPID),
+    capture("getpid_fp_deep", "fp", "guest-fp", &["deep", "2", "600"], GETPID),
+    capture("getpid_defer", "fp,defer", "guest-fp", &["sys", "5"], GETPID),
+    capture("getpid_defer_leaf", "fp,defer", "guest-leaf", &["sys", "3"], GETPID),
+    capture("getpid_defer_nofp", "fp,defer", "guest-nofp", &["sys", "3"], GETPID),
+    capture("getpid_defer_deep", "fp,defer", "guest-fp", &["deep", "2", "600"], GETPID),
+    capture("getpid_both_defer", "fp,defer", "guest-fp", &["sys", "2"], BOTH),
+    capture("rawsys_fp", "fp", "guest-fp", &["sys", "3"], RAW),
+    capture("rawsys_defer", "fp,defer", "guest-fp", &["sys", "3"], RAW),
+    capture("rawsys_defer_ucc", "fp,defer --user-callchains", "guest-fp", &["sys", "2"], RAW),
+    capture("rawsys_defer_kcc", "fp,defer --kernel-callchains", "guest-fp", &["sys", "2"], RAW),
+    capture("rawsys_dwarf", "dwarf=1024", "guest-fp", &["sys", "2"], RAW),
+    capture("exec_defer", "fp,defer", "guest-fp", &["exec"], RAW),
+    capture("signal_fp", "fp", "guest-fp", &["sig", "3"], SIGNALS),
+    capture("signal_defer", "fp,defer", "guest-fp", &["sig", "3"], SIGNALS),
+    capture("fault_fp", "fp", "guest-fp", &["fault", "6"], "page-faults"),
+    capture("fault_defer", "fp,defer", "guest-fp", &["fault", "6"], "page-faults"),
+    arm64(capture("arm64_getpid_fp", "fp", "guest-fp", &["sys", "5"], GETPID)),
+    arm64(capture("arm64_getpid_fp_leaf", "fp", "guest-leaf", &["sys", "3"], GETPID)),
+    arm64(capture("arm64_getpid_fp_deep", "fp", "guest-fp", &["deep", "2", "600"], GETPID)),
+    arm64(capture("arm64_getpid_defer", "fp,defer", "guest-fp", &["sys", "5"], GETPID)),
+    arm64(capture("arm64_rawsys_fp", "fp", "guest-fp", &["sys", "3"], RAW)),
+    arm64(capture("arm64_exec_fp", "fp", "guest-fp", &["exec"], RAW)),
+    arm64(capture("arm64_signal_fp", "fp", "guest-fp", &["sig", "3"], SIGNALS)),
+    arm64(capture("arm64_fault_fp", "fp", "guest-fp", &["fault", "6"], "page-faults")),
+];
+
+/// Recordings of samples that a timer takes: their user stacks are compared, as sets.
+pub const TICKS: &[Capture] = &[
+    ticks("cpuclock_fp", "fp", "guest-fp", &["mix", "200"]),
+    ticks("cpuclock_fp_timer", "fp", "guest-fp", &["timer", "1500"]),
+    ticks("cpuclock_defer", "fp,defer", "guest-fp", &["mix", "200"]),
+    ticks("cpuclock_defer_leaf", "fp,defer", "guest-leaf", &["mix", "100"]),
+    ticks("cpuclock_defer_nofp", "fp,defer", "guest-nofp", &["mix", "100"]),
+    ticks("cpuclock_defer_timer", "fp,defer", "guest-fp", &["timer", "1500"]),
+    ticks("cpuclock_dwarf", "dwarf=1024", "guest-fp", &["mix", "100"]),
+    ticks("cpuclock_dwarf_nofp", "dwarf=1024", "guest-nofp", &["mix", "60"]),
+    Capture {
+        events: "cpu-clock:u",
+        ..ticks("cpuclock_u_defer", "fp,defer", "guest-fp", &["mix", "60"])
+    },
+    Capture {
+        rate: Rate::Frequency(199),
+        ..ticks("cpuclock_defer_all", "fp,defer -a", "guest-fp", &["thr", "100"])
+    },
+    arm64(ticks("arm64_cpuclock_fp", "fp", "guest-fp", &["mix", "150"])),
+    arm64(ticks("arm64_cpuclock_fp_leaf", "fp", "guest-leaf", &["mix", "60"])),
+    arm64(ticks("arm64_cpuclock_fp_timer", "fp", "guest-fp", &["timer", "800"])),
+    arm64(ticks("arm64_cpuclock_defer", "fp,defer", "guest-fp", &["mix", "30"])),
+    arm64(ticks("arm64_cpuclock_dwarf", "dwarf=1024", "guest-fp", &["mix", "60"])),
+    arm64(ticks("arm64_cpuclock_dwarf_leaf", "dwarf=1024", "guest-leaf", &["mix", "40"])),
+    Capture {
+        events: "cycles",
+        rate: Rate::Period(2_000_000),
+        ..arm64(ticks("arm64_cycles_fp", "fp", "guest-fp", &["mix", "60"]))
+    },
+];
+
+impl Capture {
+    /// How it was made, as the first line of its text.
+    pub fn command(&self) -> String {
+        let Capture { guest, args, events, options, .. } = self;
+        let rate = match self.rate {
+            Rate::Period(n) => format!("-c {n}"),
+            Rate::Frequency(n) => format!("-F {n}"),
+        };
+        format!("# -e {events} {rate} --call-graph {options} -- {guest} {}\n", args.join(" "))
+    }
+
+    /// The recorded program's file.
+    fn program(&self) -> PathBuf {
+        let suffix = match self.arch {
+            Arch::X86_64 => "",
+            Arch::Aarch64 => ".arm64",
+        };
+        crate::root().join("tests/data/captures").join(format!("{}{suffix}", self.guest))
+    }
+
+    /// The recording's text in this repository.
+    ///
+    /// # Panics
+    ///
+    /// If it is not there.
+    pub fn recorded(&self) -> String {
+        let path = self.path();
+        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    /// Where its text is.
+    pub fn path(&self) -> PathBuf {
+        crate::root().join("tests/golden/defer").join(self.name).with_extension("txt")
+    }
+
+    /// Runs it here.
+    ///
+    /// # Panics
+    ///
+    /// As [`Harness::run`].
+    pub fn run(&self) -> Outcome {
+        let path = format!("/bin/{}", self.guest);
+        let mut host = self.program();
+        if self.args == ["exec"] {
+            // It executes itself: the file must be executable.
+            let file = crate::scratch(&format!("captures-{}", self.name)).join(self.guest);
+            std::fs::copy(&host, &file).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+            host = file;
+        }
+        // The recorded stacks ended below the last user address: dumps are not cut there.
+        let mut harness = Harness::of_file(self.arch, host, &path).args(self.args).aslr(7);
+        harness = match self.rate {
+            Rate::Period(n) => harness.events(self.events, n),
+            Rate::Frequency(n) => harness.frequency(self.events, n),
+        };
+        for word in self.options.split([' ', ',']) {
+            harness = match word.split_once('=').unwrap_or((word, "")) {
+                ("fp", _) => harness,
+                ("defer", _) => harness.deferred("mask"),
+                ("dwarf", size) => harness.user_stack(UserStack::Dump(size.parse().unwrap())),
+                ("--user-callchains", _) => harness.user_callchains(),
+                ("--kernel-callchains", _) => harness.kernel_callchains(),
+                ("-a", _) => harness.wide(),
+                ("--cpus", n) => harness.cpus(n.parse().unwrap()),
+                _ => panic!("{}: unknown option {word}", self.name),
+            };
+        }
+        harness.run()
+    }
+
+    /// The text of a run here.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be written or read back.
+    pub fn text_of_run(&self) -> String {
+        let outcome = self.run();
+        let mut out = Cursor::new(Vec::new());
+        let mut sink = PerfDataFile::new(&outcome.session, &mut out, "memory".into()).unwrap();
+        outcome.records.iter().for_each(|r| sink.record(r).unwrap());
+        sink.finish().unwrap();
+        drop(sink);
+        let symbols = outcome.session.kernel_symbols.iter();
+        let kernel = symbols.map(|s| (s.addr, s.name.clone())).collect();
+        self.text(&out.into_inner(), kernel)
+    }
+
+    /// The text of the perf.data file `bytes`, recorded on a kernel with the functions
+    /// `kernel`, by address.
+    ///
+    /// # Panics
+    ///
+    /// If the file is damaged, or breaks a rule of cookies and records.
+    pub fn text(&self, bytes: &[u8], kernel: BTreeMap<u64, String>) -> String {
+        text::of(self, bytes, kernel)
+    }
+}
