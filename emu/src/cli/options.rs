@@ -281,7 +281,7 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "DESIGN", default_value = "mask",
         value_parser = ["mask", "cookie", "timestamp", "per-work"])]
     pub deferred: String,
-    /// See [`DeferringOptions`].
+    /// What the designs meet besides perf.
     #[command(flatten)]
     pub deferring: DeferringOptions,
     /// Write deferred callchains merged, for perf older than 7
