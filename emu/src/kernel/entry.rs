@@ -111,9 +111,7 @@ async fn body(k: &Kernel) -> Outcome {
     k.leave(invoke).await;
     k.step(Point::EntryN5, |s| {
         if let Outcome::Return(value) = outcome {
-            let mut regs = s.user_regs();
-            regs.set_ret(value);
-            s.set_user_regs(&regs);
+            set_ret(s, value);
         }
         syscalls::trace(s, sysno, &args, outcome);
     })
@@ -126,6 +124,16 @@ async fn body(k: &Kernel) -> Outcome {
         k.step(Point::EntryN6, |_| ()).await;
     }
     outcome
+}
+
+/// The register that returns a system call's result, in the slot.
+fn set_ret(s: &mut State, value: u64) {
+    let word = match s.arch {
+        Arch::X86_64 => x86_64::pt_regs::AX,
+        Arch::Aarch64 => aarch64::pt_regs::X0,
+    };
+    let at = s.slot() + 8 * word as u64;
+    s.task.stack.store(&mut s.arena, at, value);
 }
 
 /// N4: whether the exit is traced, the call's number and its arguments.

@@ -72,6 +72,24 @@ impl KernelStack {
         }
     }
 
+    /// The words from `addr` on, which lie in one page of this stack.
+    pub fn load_words<const N: usize>(&self, arena: &Arena, addr: u64) -> [u64; N] {
+        let Some(frame) = self.frame_of(addr) else { return [0; N] };
+        let words = &arena.bytes(frame)[(addr % PAGE) as usize..][..8 * N];
+        let (words, _) = words.as_chunks::<8>();
+        std::array::from_fn(|i| u64::from_le_bytes(words[i]))
+    }
+
+    /// Stores words from `addr` on, in one page of this stack.
+    pub fn store_words(&self, arena: &mut Arena, addr: u64, values: &[u64]) {
+        let Some(frame) = self.frame_of(addr) else { return };
+        let bytes = &mut arena.bytes_mut(frame)[(addr % PAGE) as usize..][..8 * values.len()];
+        let (words, _) = bytes.as_chunks_mut::<8>();
+        for (word, value) in words.iter_mut().zip(values) {
+            *word = value.to_le_bytes();
+        }
+    }
+
     fn frame_of(&self, addr: u64) -> Option<Frame> {
         let page = addr.checked_sub(self.base)? / PAGE;
         self.frames.get(page as usize).copied()

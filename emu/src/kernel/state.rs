@@ -438,8 +438,7 @@ impl State {
     }
 
     fn slot_words<const N: usize>(&self) -> [u64; N] {
-        let slot = self.slot();
-        std::array::from_fn(|i| self.task.stack.load(&self.arena, slot + 8 * i as u64))
+        self.task.stack.load_words(&self.arena, self.slot())
     }
 
     fn slot_len(&self) -> u64 {
@@ -468,9 +467,7 @@ impl State {
     }
 
     fn store_slot(&mut self, slot: u64, words: &[u64]) {
-        for (i, &word) in words.iter().enumerate() {
-            self.task.stack.store(&mut self.arena, slot + 8 * i as u64, word);
-        }
+        self.task.stack.store_words(&mut self.arena, slot, words);
     }
 
     /// Changes the registers that the task will have in user mode.

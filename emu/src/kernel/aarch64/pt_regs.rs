@@ -6,6 +6,8 @@ use arch::{Arch, Regs};
 /// Words in the structure.
 pub const WORDS: usize = 42;
 
+/// `regs[0]`: the result of a system call.
+pub const X0: usize = 0;
 const SP: usize = 31;
 const PC: usize = 32;
 const PSTATE: usize = 33;

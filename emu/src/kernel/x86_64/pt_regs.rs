@@ -25,6 +25,8 @@ const ORDER: [usize; 15] = [
     r::RDI,
 ];
 
+/// `ax`: the result of a system call.
+pub const AX: usize = 10;
 const ORIG_AX: usize = 15;
 const IP: usize = 16;
 const CS: usize = 17;
