@@ -29,16 +29,9 @@ pub fn walk(
     memory: &mut impl Memory,
     store: &mut impl FnMut(u64),
 ) -> End {
-    let mut address: CodeAddress = InstructionPointer(regs.pc).into();
-    let mut registers = Registers::of_thread(regs);
-    for _ in 0..max.min(MAX_ENTRIES) {
-        store(address.value());
-        match step(registry, address, &registers, memory) {
-            Ok(caller) => (address, registers) = (caller.address, kernel_registers(&caller)),
-            Err(end) => return end,
-        }
-    }
-    End::Limit
+    walk_by(regs, max, memory, store, |address, registers, memory| {
+        step(registry, address, registers, memory)
+    })
 }
 
 /// The same in a context that may not bring pages in: memory that is absent ends the walk, also if
@@ -50,17 +43,29 @@ pub fn walk_present(
     memory: &mut impl Memory,
     store: &mut impl FnMut(u64),
 ) -> End {
+    walk_by(regs, max, memory, store, |address, registers, memory| {
+        let found = match registry.find(address.lookup(), memory) {
+            Err(LookupError::Fault(error)) if error.kind == ErrorKind::Unreadable => {
+                return Err(End::Table(error.into()));
+            }
+            found => found.ok(),
+        };
+        apply_or_frame_record(found, address, registers, memory)
+    })
+}
+
+fn walk_by<M: Memory>(
+    regs: &Regs,
+    max: usize,
+    memory: &mut M,
+    store: &mut impl FnMut(u64),
+    mut step: impl FnMut(CodeAddress, &Registers, &mut M) -> Result<Caller, End>,
+) -> End {
     let mut address: CodeAddress = InstructionPointer(regs.pc).into();
     let mut registers = Registers::of_thread(regs);
     for _ in 0..max.min(MAX_ENTRIES) {
         store(address.value());
-        let found = match registry.find(address.lookup(), memory) {
-            Err(LookupError::Fault(error)) if error.kind == ErrorKind::Unreadable => {
-                return End::Table(error.into());
-            }
-            found => found.ok(),
-        };
-        match apply_or_frame_record(found, address, &registers, memory) {
+        match step(address, &registers, memory) {
             Ok(caller) => (address, registers) = (caller.address, kernel_registers(&caller)),
             Err(end) => return end,
         }

@@ -51,7 +51,8 @@ fn per_cpu(table: &mut Table) {
             if cpus == 1 {
                 one = time;
             }
-            let what = format!("{design}, {cpus} CPUs{lost}: × of one");
+            let plural = if cpus == 1 { "" } else { "s" };
+            let what = format!("{design}, {cpus} CPU{plural}{lost}: × of one");
             let row = Row::new("CPUs that ask at once", "virtual", &what, time / 1e3, "µs");
             let row = row.ratio(time / one);
             table.push(match (design, cpus) {
