@@ -210,6 +210,7 @@ points! {
     TracerNote, "tracer.note", 6, "the tracer keeps its answer";
     UprobeLook, "uprobe.look", 10, "whether a probed instruction was hit, or a probed function has returned";
     UprobeReturn, "uprobe.return", 120, "the registers are behind the return of a probed function, its handlers are called";
+    BreakpointHit, "breakpoint.hit", 120, "a hardware breakpoint or single step: its events are counted";
 }
 
 #[cfg(test)]
