@@ -240,7 +240,9 @@ pub struct SamplingOptions {
     /// sched:sched_waking, sched:sched_process_fork, sched:sched_process_exec,
     /// sched:sched_process_exit, x86_fpu:x86_fpu_regs_activated,
     /// uprobe:SYMBOL or uprobe:0xADDRESS (a user instruction), uretprobe:SYMBOL or
-    /// uretprobe:0xADDRESS (the return of the function that begins there), kprobe:FUNCTION (a modelled kernel function that another one calls);
+    /// uretprobe:0xADDRESS (the return of the function that begins there), kprobe:FUNCTION (a
+    /// modelled kernel function that another one calls),
+    /// mem:ADDRESS[/LENGTH][:r|w|rw|x] (a hardware breakpoint: loads, stores, execution);
     /// :u after a name takes user code only, :k kernel code only
     #[arg(short = 'e', long = "event", value_name = "EVENTS", default_value = "cycles")]
     pub events: Vec<String>,

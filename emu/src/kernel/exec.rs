@@ -325,6 +325,7 @@ fn empty_task(id: TaskId, comm: Vec<u8>, stack: KernelStack, place: Place) -> Ta
         uprobe: None,
         at_entry: false,
         step_over: None,
+        debug_step: None,
         returns: Vec::new(),
         paged_out: None,
         kernel_thread: None,

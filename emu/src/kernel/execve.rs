@@ -199,7 +199,7 @@ impl State {
         task.comm = exec::comm_of(&path);
         task.signals.flush_handlers();
         task.returns.clear();
-        (task.uprobe, task.step_over) = (None, None);
+        (task.uprobe, task.step_over, task.debug_step) = (None, None, None);
         task.fds.exec();
         task.rseq = None;
         task.clear_child_tid = 0;

@@ -184,6 +184,7 @@ impl State {
             uprobe: None,
             at_entry: false,
             step_over: None,
+            debug_step: None,
             // Threads begin with none.
             returns: match flags & (flag::VM | flag::VFORK) == flag::VM {
                 true => Vec::new(),

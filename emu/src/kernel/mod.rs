@@ -21,6 +21,7 @@
 //! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
 //! * [`probe`]: user and kernel probes; [`uprobe`]: breakpoints; [`uretprobe`]: returns.
+//! * [`hw_breakpoint`]: loads, stores and instructions that the processor watches.
 //! * [`page_out`]: memory pressure at samples.
 //! * [`tracer`]: others than perf that ask for deferred stacks.
 //! * [`perf_event`]: performance events that a guest opens itself.
@@ -43,6 +44,7 @@ pub mod execve;
 pub mod exit;
 pub mod fault;
 pub mod fork;
+pub mod hw_breakpoint;
 pub mod idle;
 pub mod image;
 pub mod interrupt;

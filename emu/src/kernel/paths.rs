@@ -46,6 +46,12 @@ pub enum TrapKind {
     Divide,
     /// x86 `#DB`.
     Debug,
+    /// x86 `#DB`, aarch64's watchpoint: a load or store that is watched.
+    Watchpoint,
+    /// The same of an instruction that is to be executed.
+    HardwareBreakpoint,
+    /// aarch64: an instruction was executed alone.
+    SingleStep,
     /// x86 `#BP`; `brk`.
     Breakpoint,
     /// x86 `#OF`.
@@ -74,9 +80,12 @@ pub enum TrapKind {
 
 impl TrapKind {
     /// All kinds.
-    pub const ALL: [TrapKind; 14] = [
+    pub const ALL: [TrapKind; 17] = [
         TrapKind::Divide,
         TrapKind::Debug,
+        TrapKind::Watchpoint,
+        TrapKind::HardwareBreakpoint,
+        TrapKind::SingleStep,
         TrapKind::Breakpoint,
         TrapKind::Overflow,
         TrapKind::InvalidOpcode,

@@ -211,6 +211,7 @@ points! {
     ProcessP8Load, "unwind.process.P8.load", 2, "the work's bit and those of the works served are read";
     UprobeLook, "uprobe.look", 10, "whether a probed instruction was hit, or a probed function has returned";
     UprobeReturn, "uprobe.return", 120, "the registers are behind the return of a probed function, its handlers are called";
+    BreakpointHit, "breakpoint.hit", 120, "a hardware breakpoint or single step: its events are counted";
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! uretprobe:SYMBOL, …:0xADDR     the return of the function that begins there
 //! kprobe:FUNCTION                the first instruction of a modelled kernel function that
 //!                                another one calls
+//! mem:ADDR[/LEN][:rwx]           a hardware breakpoint ([`super::hw_breakpoint`])
 //! ```
 
 use crate::kernel::State;
@@ -13,7 +14,10 @@ use crate::kernel::kstack::KernelContext;
 use crate::kernel::sampling::Interrupted;
 use crate::kernel::symbols::Function;
 use crate::kernel::uprobe;
-use crate::perf::record::{EventKind, Raw};
+use crate::perf::attr::AttrError;
+use crate::perf::breakpoint::{Breakpoint, Place, Trapped};
+use crate::perf::event::MEM;
+use crate::perf::record::{Event, EventKind, Raw};
 
 /// Why a probe cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,9 +41,66 @@ pub enum ProbeError {
         "{0:?}: no modelled kernel function has this name; those that have are in the profile's kallsyms"
     )]
     NoFunction(String),
+    /// No such symbol for a breakpoint.
+    #[error("{0:?}: the program has no function of this name; use mem:0xADDRESS for another place")]
+    NoData(String),
+    /// The processor cannot watch it.
+    #[error("{name:?}: {reason} ({errno})", errno = reason.errno())]
+    Breakpoint {
+        /// As typed.
+        name: String,
+        /// The kernel's answer.
+        reason: AttrError,
+    },
+    /// More than the processor has.
+    #[error(
+        "{name:?}: the processor has no breakpoint left of {most} (ENOSPC); use fewer mem: events",
+        most = Breakpoint::SLOTS
+    )]
+    NoSlot {
+        /// The first that does not fit, as typed.
+        name: String,
+    },
     /// It is entered by the processor.
     #[error("{0:?}: entry code may not be probed; use a function that is called")]
     Entry(String),
+}
+
+/// Refuses more breakpoints than the processor has (`reserve_bp_slot`).
+fn reserve_slots(arch: arch::Arch, events: &[Event]) -> Result<(), ProbeError> {
+    let mut used = [0; 2];
+    for event in events {
+        let EventKind::Breakpoint(b) = event.kind else { continue };
+        // aarch64 has a set of each kind.
+        let of_code = arch == arch::Arch::Aarch64 && b.trapped == Trapped::Execute;
+        let used = &mut used[usize::from(of_code)];
+        *used += 1;
+        if *used > Breakpoint::SLOTS {
+            return Err(ProbeError::NoSlot { name: event.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// The breakpoint of an event called `name`, refused if the kernel would.
+fn place_breakpoint(
+    arch: arch::Arch,
+    name: &str,
+    find: impl Fn(&str) -> Option<u64>,
+) -> Result<Breakpoint, ProbeError> {
+    let words = name.strip_prefix(MEM).unwrap_or(name);
+    // Behind the words there may be a modifier.
+    let parsed = Breakpoint::parse(words)
+        .or_else(|| words.rsplit_once(':').and_then(|(words, _)| Breakpoint::parse(words)));
+    let no_symbol = || ProbeError::NoData(name.to_owned());
+    let (place, breakpoint) = parsed.ok_or_else(no_symbol)?;
+    let addr = match place {
+        Place::Address(addr) => addr,
+        Place::Symbol(symbol, offset) => find(symbol).ok_or_else(no_symbol)?.wrapping_add(offset),
+    };
+    let breakpoint = Breakpoint { addr, ..breakpoint };
+    let refused = |reason| ProbeError::Breakpoint { name: name.to_owned(), reason };
+    breakpoint.check(arch).map(|_| breakpoint).map_err(refused)
 }
 
 impl State {
@@ -50,6 +111,7 @@ impl State {
     ///
     /// [`ProbeError`] for the first that has no place.
     pub fn place_probes(&mut self, find: impl Fn(&str) -> Option<u64>) -> Result<(), ProbeError> {
+        let arch = self.arch;
         let mut events = std::mem::take(&mut self.perf.session.events);
         let placed = events.iter_mut().try_for_each(|event| {
             match event.kind {
@@ -57,12 +119,19 @@ impl State {
                     event.kind = self.place_uprobe(event.kind, &event.name, &find)?;
                 }
                 EventKind::Kprobe(_) => event.kind = self.place_kprobe(&event.name)?,
+                EventKind::Breakpoint(_) => {
+                    event.kind = EventKind::Breakpoint(place_breakpoint(arch, &event.name, &find)?);
+                }
                 _ => {}
             }
             Ok(())
         });
+        let placed = placed.and_then(|()| reserve_slots(arch, &events));
         self.perf.kprobes = events.iter().any(|e| matches!(e.kind, EventKind::Kprobe(_)));
-        let probes = self.perf.kprobes || !self.perf.uprobes.is_empty();
+        let breakpoints = events.iter().filter(|e| matches!(e.kind, EventKind::Breakpoint(_)));
+        self.perf.has_breakpoints = breakpoints.count() > 0;
+        let probes =
+            self.perf.kprobes || self.perf.has_breakpoints || !self.perf.uprobes.is_empty();
         self.perf.session.events = events;
         if probes {
             self.open_events();

@@ -154,6 +154,12 @@ functions! {
     El1SyncHandler, "", "el1h_64_sync_handler";
     El1Abort, "", "el1_abort";
     UretprobeDispatcher, "uretprobe_dispatcher", "uretprobe_dispatcher";
+    AsmWatchpoint, "", "el0_watchpt";
+    Watchpoint, "", "do_watchpoint";
+    AsmHardwareBreakpoint, "", "el0_breakpt";
+    HardwareBreakpoint, "", "do_breakpoint";
+    AsmSingleStep, "", "el0_softstp";
+    SingleStep, "", "do_el0_softstep";
 }
 
 /// A modelled function.

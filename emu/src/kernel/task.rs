@@ -5,6 +5,7 @@ use std::ops::Range;
 use arch::siginfo::SigInfo;
 use arch::signal::code;
 
+use crate::kernel::hw_breakpoint::Step;
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::machine::UserHw;
 use crate::kernel::process::{CpuTime, Shared};
@@ -211,6 +212,8 @@ pub struct Task {
     pub at_entry: bool,
     /// The probed instruction that is executed next, without its breakpoint.
     pub step_over: Option<u64>,
+    /// The instruction that is executed next, without hardware breakpoints.
+    pub debug_step: Option<Step>,
     /// Returns of probed functions that are awaited, the newest last.
     pub returns: Vec<ReturnInstance>,
     /// User instructions that it had run when pages were made absent last.

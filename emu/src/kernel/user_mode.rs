@@ -1,6 +1,7 @@
 //! The life of a task that has user code: it runs, and kernel paths interrupt it.
 
 use crate::engine::{Budget, EngineError, Exit};
+use crate::kernel::hw_breakpoint::{self, Hit, Watched};
 use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::scheduler::{self, pause};
 use crate::kernel::{Kernel, State, entry, exit, fault, paths, uprobe};
@@ -35,28 +36,19 @@ pub async fn live(k: Kernel, birth: Birth) {
         while k.with(|s| s.cpu.clock > s.horizon) {
             pause().await;
         }
-        let reason = match k.with(run_user) {
-            Ok(reason) => reason,
+        let (reason, hit) = match k.with(run_user) {
+            Ok(run) => run,
             Err(error) => {
                 k.with(|s| s.failure = Some(error));
                 pause().await;
                 continue;
             }
         };
-        match reason {
-            Exit::Syscall => entry::syscall(&k).await,
-            Exit::PageFault { page, access } => {
-                let cause = k.with(|s| fault::of_page(s, page, access));
-                fault::handle(&k, cause).await;
-            }
-            Exit::Exception(e) => match k.with(|s| uprobe::hit(s, e)) {
-                Some(addr) => uprobe::handle(&k, addr).await,
-                None => {
-                    let cause = k.with(|s| fault::of_exception(s, e));
-                    fault::handle(&k, cause).await;
-                }
-            },
-            Exit::Budget => {}
+        if let Some(hit) = hit {
+            // What else has stopped it comes again.
+            hw_breakpoint::handle(&k, hit).await;
+        } else {
+            after_run(&k, reason).await;
         }
         user_interrupts(&k).await;
         entries += 1;
@@ -64,6 +56,31 @@ pub async fn live(k: Kernel, birth: Birth) {
             entries = 0;
             pause().await;
         }
+    }
+}
+
+/// User code has stopped.
+async fn after_run(k: &Kernel, reason: Exit) {
+    match reason {
+        Exit::Syscall => entry::syscall(k).await,
+        Exit::PageFault { page, access } => {
+            match k.with(|s| hw_breakpoint::meet(s, page, access)) {
+                Some(Some(hit)) => hw_breakpoint::handle(k, hit).await,
+                Some(None) => {}
+                None => {
+                    let cause = k.with(|s| fault::of_page(s, page, access));
+                    fault::handle(k, cause).await;
+                }
+            }
+        }
+        Exit::Exception(e) => match k.with(|s| uprobe::hit(s, e)) {
+            Some(addr) => uprobe::handle(k, addr).await,
+            None => {
+                let cause = k.with(|s| fault::of_exception(s, e));
+                fault::handle(k, cause).await;
+            }
+        },
+        Exit::Budget => {}
     }
 }
 
@@ -75,19 +92,26 @@ impl State {
     }
 }
 
-/// Runs user code until something happens.
-fn run_user(state: &mut State) -> Result<Exit, EngineError> {
+/// Runs user code until something happens. What hit hardware breakpoints comes first.
+fn run_user(state: &mut State) -> Result<(Exit, Option<Hit>), EngineError> {
     state.compact_events();
     let mut budget = user_budget(state);
     let stepped = uprobe::begin_step_over(state);
-    if stepped.is_some() {
+    let alone = hw_breakpoint::arm(state);
+    if stepped.is_some() || alone.is_some() {
         budget.instructions = budget.instructions.min(1);
     }
     state.load_engine();
     state.core.set_clock(state.cpu.clock);
     let began = state.cpu.clock;
-    let State { core, arena, mm, .. } = state;
-    let run = core.run(arena, &mut mm.table, budget)?;
+    let State { core, arena, mm, perf, .. } = state;
+    let run = match &*perf.armed {
+        [] => core.run(arena, &mut mm.table, budget)?,
+        breakpoints => {
+            let mut watched = Watched { table: &mut mm.table, breakpoints };
+            core.run(arena, &mut watched, budget)?
+        }
+    };
     if let Some(addr) = stepped {
         uprobe::end_step_over(state, addr, run.retired > 0);
     }
@@ -99,7 +123,8 @@ fn run_user(state: &mut State) -> Result<Exit, EngineError> {
     state.stats.branches += run.branches;
     state.count_user(run.retired, run.branches);
     state.tell(|timeline, s| timeline.user(s, began, run.retired));
-    Ok(run.exit)
+    let hit = alone.and_then(|step| hw_breakpoint::stepped(state, step, run.retired));
+    Ok((run.exit, hit))
 }
 
 /// How far user code may run: to the next overflow, timer, limit, look at the flag, or to where

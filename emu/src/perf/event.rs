@@ -2,6 +2,7 @@
 
 use arch::{Arch, Sysno};
 
+use crate::perf::breakpoint::Breakpoint;
 use crate::perf::record::{Event, EventKind, Rate, UserStack};
 
 /// Names that select an event, with the spellings that perf also takes.
@@ -32,6 +33,8 @@ const NAMES: &[(&str, EventKind)] = &[
 /// Before the name of a system call.
 const ENTER: &str = "syscalls:sys_enter_";
 const EXIT: &str = "syscalls:sys_exit_";
+/// Before the words of a breakpoint.
+pub const MEM: &str = "mem:";
 
 /// Why an event list was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +66,12 @@ pub enum EventError {
         /// The call.
         call: Sysno,
     },
+    /// No words of a breakpoint.
+    #[error("event {name:?}: a breakpoint is mem:ADDRESS[/LENGTH][:r|w|rw|x]")]
+    Breakpoint {
+        /// As typed.
+        name: String,
+    },
     /// Nothing between two commas, or nothing at all.
     #[error("empty event name; see `emu run --help`")]
     Empty,
@@ -77,7 +86,8 @@ fn others(name: &str) -> String {
     let mut names: Vec<&str> = NAMES.iter().map(|(n, _)| *n).collect();
     names.sort_unstable();
     format!(
-        "there are: {}, {ENTER}NAME, {EXIT}NAME, uprobe:PLACE, uretprobe:PLACE, kprobe:FUNCTION",
+        "there are: {}, {ENTER}NAME, {EXIT}NAME, uprobe:PLACE, uretprobe:PLACE, kprobe:FUNCTION, \
+         mem:ADDRESS[/LENGTH][:r|w|rw|x]",
         names.join(", ")
     )
 }
@@ -125,6 +135,10 @@ fn find(name: &str) -> Option<EventKind> {
         () if probe("uprobe:") => Some(EventKind::Uprobe(u16::MAX)),
         () if probe("uretprobe:") => Some(EventKind::Uretprobe(u16::MAX)),
         () if probe("kprobe:") => Some(EventKind::Kprobe(u16::MAX)),
+        () if probe(MEM) => {
+            let (_, breakpoint) = Breakpoint::parse(name.strip_prefix(MEM)?)?;
+            Some(EventKind::Breakpoint(breakpoint))
+        }
         () => None,
     })
 }
@@ -160,7 +174,8 @@ impl EventKind {
             | EventKind::TaskClock
             | EventKind::PageFaults
             | EventKind::ContextSwitches
-            | EventKind::Dummy => false,
+            | EventKind::Dummy
+            | EventKind::Breakpoint(_) => false,
         }
     }
 
@@ -176,9 +191,10 @@ impl EventKind {
     }
 
     /// The rate when neither `-c` nor `-F` was given, from perf's default frequency:
-    /// tracepoints sample every occurrence.
+    /// tracepoints and breakpoints sample every occurrence.
     const fn default_rate(self, rate: Rate) -> Rate {
-        if self.is_tracepoint() { Rate::Period(1) } else { rate }
+        let every = self.is_tracepoint() || matches!(self, EventKind::Breakpoint(_));
+        if every { Rate::Period(1) } else { rate }
     }
 }
 
@@ -230,7 +246,10 @@ fn parse_one(name: &str, defaults: Defaults) -> Result<Event, EventError> {
     if name.is_empty() {
         return Err(EventError::Empty);
     }
-    let unknown = || EventError::Unknown { name: name.to_owned() };
+    let unknown = || match name.starts_with(MEM) {
+        true => EventError::Breakpoint { name: name.to_owned() },
+        false => EventError::Unknown { name: name.to_owned() },
+    };
     let (kind, modifiers) = match (find(name), name.rsplit_once(':')) {
         (Some(kind), _) => (kind, ""),
         (None, Some((base, modifiers))) => (find(base).ok_or_else(unknown)?, modifiers),

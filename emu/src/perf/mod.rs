@@ -8,6 +8,7 @@
 //! ```
 //!
 //! * [`event`]: parsing of `-e` and the attributes of an event.
+//! * [`breakpoint`]: what a processor can watch.
 //! * [`context`]: which events are open on a task or a CPU.
 //! * [`attr`], [`opened`], [`ring`]: events that a guest opens: what the kernel takes, what it
 //!   keeps of them, the ring buffer that the guest maps.
@@ -28,6 +29,7 @@
 
 pub mod abi;
 pub mod attr;
+pub mod breakpoint;
 pub mod buffers;
 pub mod callchain;
 pub mod context;

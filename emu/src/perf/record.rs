@@ -8,6 +8,8 @@
 
 use arch::{Arch, Sysno};
 
+use crate::perf::breakpoint::Breakpoint;
+
 /// Context markers inside a callchain (`enum perf_callchain_context`).
 pub mod context {
     /// Kernel addresses follow.
@@ -436,6 +438,8 @@ pub enum EventKind {
     Uretprobe(u16),
     /// A probe of a kernel function, by the number of that.
     Kprobe(u16),
+    /// A hardware breakpoint (`PERF_TYPE_BREAKPOINT`).
+    Breakpoint(Breakpoint),
 }
 
 /// How often an event samples.

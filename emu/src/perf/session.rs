@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::perf::breakpoint::Breakpoint;
 use crate::perf::buffers::{BufferUse, Buffers};
 use crate::perf::opened::{Opened, Totals};
 use crate::perf::pmu::Counter;
@@ -35,6 +36,10 @@ pub struct Perf {
     pub uprobes: Vec<ProbePlace>,
     /// There are probes of kernel functions among the session's events.
     pub kprobes: bool,
+    /// There are hardware breakpoints, or have been.
+    pub has_breakpoints: bool,
+    /// Those that the CPU watches now, as it is told of them.
+    pub armed: Vec<Breakpoint>,
     /// Events that guests opened and can still reach.
     pub opened: Vec<Rc<Opened>>,
     /// The id of the newest of them, or of what inherited it.
@@ -74,6 +79,8 @@ impl Perf {
             taken: 0,
             uprobes: Vec::new(),
             kprobes: false,
+            has_breakpoints: false,
+            armed: Vec::new(),
             opened: Vec::new(),
             last_id,
         }

@@ -3,6 +3,7 @@
 use arch::Arch;
 
 use crate::perf::abi::{ATTR_SIZE, event_type, flag, read_format, sample_type};
+use crate::perf::breakpoint::Breakpoint;
 use crate::perf::formats;
 use crate::perf::record::{Event, EventKind, Rate, Session, UserStack};
 
@@ -30,6 +31,8 @@ pub struct Attr {
     pub regs_user: u64,
     /// `sample_stack_user`, bytes
     pub stack_user: u16,
+    /// `bp_type`, `bp_addr`, `bp_len`
+    pub breakpoint: Option<Breakpoint>,
     /// `sample_max_stack`
     pub max_stack: u16,
 }
@@ -93,6 +96,10 @@ impl Attr {
             flags: flags(event, id == 1) | freq,
             regs_user,
             stack_user,
+            breakpoint: match event.kind {
+                EventKind::Breakpoint(breakpoint) => Some(breakpoint),
+                _ => None,
+            },
             max_stack: event.max_stack,
         }
     }
@@ -112,7 +119,13 @@ impl Attr {
         b.extend(self.sample_type.to_le_bytes());
         b.extend(read_format::ID.to_le_bytes());
         b.extend(self.flags.to_le_bytes());
-        b.resize(80, 0); // wakeup_events to branch_sample_type
+        b.resize(52, 0); // wakeup_events
+        let (kind, addr, len) =
+            self.breakpoint.map_or((0, 0, 0), |b| (b.trapped as u32, b.addr, b.len));
+        b.extend(kind.to_le_bytes());
+        b.extend(addr.to_le_bytes());
+        b.extend(len.to_le_bytes());
+        b.resize(80, 0); // branch_sample_type
         b.extend(self.regs_user.to_le_bytes());
         b.extend(u32::from(self.stack_user).to_le_bytes());
         b.resize(108, 0); // clockid to aux_watermark
@@ -132,6 +145,7 @@ fn kind_and_config(kind: EventKind) -> (u32, u64) {
         EventKind::PageFaults => (event_type::SOFTWARE, 2),
         EventKind::ContextSwitches => (event_type::SOFTWARE, 3),
         EventKind::Dummy => (event_type::SOFTWARE, 9),
+        EventKind::Breakpoint(_) => (event_type::BREAKPOINT, 0),
         EventKind::SysEnter
         | EventKind::SysExit
         | EventKind::SysEnterOf(_)

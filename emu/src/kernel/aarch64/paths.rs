@@ -14,6 +14,19 @@ const fn sync(functions: &'static [Named]) -> EntryPath {
 
 /// The way of an exception, up to what sends the signal.
 const fn trap(kind: TrapKind) -> EntryPath {
+    let debug = match kind {
+        TrapKind::Watchpoint => &[EntrySyscall, SyncHandler, AsmWatchpoint, Watchpoint],
+        TrapKind::HardwareBreakpoint => {
+            &[EntrySyscall, SyncHandler, AsmHardwareBreakpoint, HardwareBreakpoint]
+        }
+        TrapKind::SingleStep => &[EntrySyscall, SyncHandler, AsmSingleStep, SingleStep],
+        _ => return fault(kind),
+    };
+    // Interrupts stay off while the events are counted.
+    EntryPath { bookkeeping: 4, unmasked: 4, ..sync(debug) }
+}
+
+const fn fault(kind: TrapKind) -> EntryPath {
     sync(match kind {
         TrapKind::Breakpoint => &[EntrySyscall, SyncHandler, AsmBreakpoint, Breakpoint],
         TrapKind::Alignment => {

@@ -20,7 +20,10 @@ const PAGE_FAULT: EntryPath = EntryPath {
 const fn trap(kind: TrapKind) -> EntryPath {
     let functions: &[Named] = match kind {
         TrapKind::Divide => &[AsmDivide, Divide],
-        TrapKind::Debug => &[AsmDebug, Debug],
+        TrapKind::Debug
+        | TrapKind::Watchpoint
+        | TrapKind::HardwareBreakpoint
+        | TrapKind::SingleStep => &[AsmDebug, Debug],
         TrapKind::Breakpoint => &[AsmBreakpoint, Breakpoint],
         TrapKind::Overflow => &[AsmOverflow, OverflowTrap],
         TrapKind::InvalidOpcode => &[AsmInvalidOp, InvalidOp],
