@@ -176,10 +176,8 @@ pub struct Cpu {
     pub slice: Option<crate::kernel::timers::TimerId>,
     /// The kernel's timers.
     pub timers: Timers,
-    /// The timer of the next tick, if one is wanted.
-    pub tick: Option<crate::kernel::timers::TimerId>,
-    /// Ticks so far (`perf_throttled_seq`).
-    pub ticks: u64,
+    /// The tick, and how interrupts keep user code from going on.
+    pub tick: crate::kernel::throttle::Ticking,
     /// When the timer of each of [`State::tracers`] fires here; `Time::MAX`: never.
     pub tracer_timers: Vec<Time>,
     /// The task whose floating-point registers it has (`fpu_fpregs_owner_ctx`).
@@ -217,8 +215,7 @@ impl Cpu {
             accounted: 0,
             slice: None,
             timers: Timers::default(),
-            tick: None,
-            ticks: 0,
+            tick: crate::kernel::throttle::Ticking::default(),
             tracer_timers: Vec::new(),
             fpu_owner: None,
             events: Context::default(),

@@ -7,9 +7,13 @@
 //!
 //! A tick comes every 4 ms (`HZ` = 250) on a CPU that is not idle, if there is a limit or too few
 //! counters. Else there is none: samples then come exactly at their period.
+//!
+//! Where interrupts follow each other with no user instruction between them, as the self-interrupts
+//! of deferred unwinds do whose way out of the kernel is longer than the period, nothing but the
+//! limit lets a task go on. There Linux's own limit holds if none is given.
 
 use crate::kernel::State;
-use crate::kernel::timers::Timer;
+use crate::kernel::timers::{Timer, TimerId};
 use crate::perf::context::{Instance, Output, Slot};
 use crate::perf::pmu::{HZ, TICK};
 use crate::perf::record::{EventKind, Record};
@@ -17,20 +21,56 @@ use crate::perf::record::{EventKind, Record};
 /// Ticks a second.
 const TICKS: u64 = HZ / TICK;
 
+/// Interrupts of a CPU between two user instructions after which its events are throttled: the
+/// samples that Linux allows in a tick (`DEFAULT_MAX_SAMPLE_RATE`).
+const MOST_STALLED: u64 = 100_000_u64.div_ceil(TICKS);
+
+/// The tick of a CPU, and what it is needed for.
+#[derive(Clone, Debug, Default)]
+pub struct Ticking {
+    /// The timer of the next tick, if one is wanted.
+    timer: Option<TimerId>,
+    /// Ticks so far (`perf_throttled_seq`).
+    pub count: u64,
+    /// Interrupts of user code since it retired an instruction.
+    stalled: u64,
+}
+
+impl Ticking {
+    /// User code is interrupted.
+    pub const fn interrupted(&mut self) {
+        self.stalled += 1;
+    }
+
+    /// User code retired so many instructions.
+    pub const fn went_on(&mut self, retired: u64) {
+        if retired > 0 {
+            self.stalled = 0;
+        }
+    }
+
+    /// Whether user code does not get ahead.
+    const fn is_stalled(&self) -> bool {
+        self.stalled >= MOST_STALLED
+    }
+}
+
 impl State {
     /// The tick of the CPU that runs a task, if anything depends on it.
     pub fn start_tick(&mut self) {
-        let wanted = self.config.max_sample_rate.is_some() || self.config.pmu_counters.is_some();
-        if wanted && self.cpu.tick.is_none() && !self.task.is_idle() {
+        let config = &self.config;
+        let limited = config.max_sample_rate.is_some() || config.pmu_counters.is_some();
+        let wanted = limited || self.cpu.tick.is_stalled();
+        if wanted && self.cpu.tick.timer.is_none() && !self.task.is_idle() {
             let at = (self.cpu.clock / TICK + 1) * TICK;
-            self.cpu.tick = Some(self.cpu.timers.start(at, Timer::Tick));
+            self.cpu.tick.timer = Some(self.cpu.timers.start(at, Timer::Tick));
         }
     }
 
     /// `perf_event_task_tick`
     pub fn perf_tick(&mut self) {
-        self.cpu.tick = None;
-        self.cpu.ticks += 1;
+        self.cpu.tick.timer = None;
+        self.cpu.tick.count += 1;
         self.unthrottle(true);
         self.unthrottle(false);
         self.rotate_counters();
@@ -43,16 +83,22 @@ impl State {
     }
 
     /// `perf_event_account_interrupt` of an event whose overflow interrupts: with the last sample
-    /// that it may take in this tick its group stops.
+    /// that it may take in this tick its group stops; with the next one if user code is stalled.
     pub fn account_interrupt(&mut self, slot: Slot) {
-        let Some(most) = self.most_samples() else { return };
+        let stalled = self.cpu.tick.is_stalled();
+        let most = match self.most_samples() {
+            Some(most) => most,
+            None if stalled => MOST_STALLED,
+            None => return,
+        };
         let kind = self.event(slot).kind;
         let timer = matches!(kind, EventKind::CpuClock | EventKind::TaskClock);
-        let (tick, now) = (self.cpu.ticks, self.cpu.clock);
-        let reached = self.instance_mut(slot).interrupts.account(tick, most);
+        let (tick, now) = (self.cpu.tick.count, self.cpu.clock);
+        let reached = self.instance_mut(slot).interrupts.account(tick, most) || stalled;
         if !reached || !(kind.is_hardware() || timer) {
             return;
         }
+        self.start_tick();
         let of = self.instance(slot).clone();
         let context = if slot.of_cpu { &mut self.cpu.events } else { &mut self.task.events };
         let group = context.instances.iter_mut().filter(|i| i.is_grouped_with(&of));

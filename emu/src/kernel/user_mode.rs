@@ -119,6 +119,7 @@ fn run_user(state: &mut State) -> Result<(Exit, Option<Hit>), EngineError> {
     state.cpu.clock += run.retired;
     state.cpu.accounted = state.cpu.clock;
     state.task.times.user += run.retired;
+    state.cpu.tick.went_on(run.retired);
     state.stats.instructions += run.retired;
     state.stats.branches += run.branches;
     state.count_user(run.retired, run.branches);
@@ -142,6 +143,7 @@ fn user_budget(state: &State) -> Budget {
 /// Interrupts that arrive between two user instructions.
 async fn user_interrupts(k: &Kernel) {
     while let Some(pending) = k.with(|s| interrupt::due_in_user(s)) {
+        k.with(|s| s.cpu.tick.interrupted());
         match pending {
             Pending::Pmu | Pending::Overflow(_) => interrupt::pmu_in_user(k).await,
             Pending::IrqWork => interrupt::irq_work_in_user(k).await,

@@ -26,7 +26,7 @@ impl CpuView {
             irq_work: cpu.irq_work.is_raised(),
             resched_ipi: cpu.resched_ipi,
             counter: cpu.unwind_ctx_ctr,
-            ticks: cpu.ticks,
+            ticks: cpu.tick.count,
         }
     }
 }
