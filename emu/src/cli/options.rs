@@ -242,7 +242,8 @@ pub struct SamplingOptions {
     /// uprobe:SYMBOL or uprobe:0xADDRESS (a user instruction), uretprobe:SYMBOL or
     /// uretprobe:0xADDRESS (the return of the function that begins there), kprobe:FUNCTION (a
     /// modelled kernel function that another one calls),
-    /// mem:ADDRESS[/LENGTH][:r|w|rw|x] (a hardware breakpoint: loads, stores, execution);
+    /// mem:ADDRESS or mem:ADDRESS/LENGTH with :r, :w, :rw or :x behind it (a hardware breakpoint:
+    /// loads, stores, execution);
     /// :u after a name takes user code only, :k kernel code only
     #[arg(short = 'e', long = "event", value_name = "EVENTS", default_value = "cycles")]
     pub events: Vec<String>,
