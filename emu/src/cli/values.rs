@@ -6,9 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use crate::cli::options::{CallGraph, Sysctl, Variable};
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
-
-/// `kernel.perf_event_max_sample_rate`
-const MAX_FREQUENCY: u64 = 100_000;
+use crate::perf::pmu::MAX_SAMPLE_RATE;
 
 /// A number with an optional suffix for thousands, millions, thousand millions.
 pub(super) fn number(text: &str) -> Result<u64, String> {
@@ -45,8 +43,8 @@ pub fn positive(text: &str) -> Result<u64, String> {
 /// In words, what to write instead.
 pub fn frequency(text: &str) -> Result<u64, String> {
     match positive(text)? {
-        n if n > MAX_FREQUENCY => {
-            Err(format!("the kernel's limit is {MAX_FREQUENCY}; for more samples use -c"))
+        n if n > MAX_SAMPLE_RATE => {
+            Err(format!("the kernel's limit is {MAX_SAMPLE_RATE}; for more samples use -c"))
         }
         n => Ok(n),
     }

@@ -128,8 +128,8 @@ impl State {
         });
         let placed = placed.and_then(|()| reserve_slots(arch, &events));
         self.perf.kprobes = events.iter().any(|e| matches!(e.kind, EventKind::Kprobe(_)));
-        let breakpoints = events.iter().filter(|e| matches!(e.kind, EventKind::Breakpoint(_)));
-        self.perf.has_breakpoints = breakpoints.count() > 0;
+        self.perf.has_breakpoints =
+            events.iter().any(|e| matches!(e.kind, EventKind::Breakpoint(_)));
         let probes =
             self.perf.kprobes || self.perf.has_breakpoints || !self.perf.uprobes.is_empty();
         self.perf.session.events = events;

@@ -15,15 +15,15 @@
 use crate::kernel::State;
 use crate::kernel::timers::{Timer, TimerId};
 use crate::perf::context::{Instance, Output, Slot};
-use crate::perf::pmu::{HZ, TICK};
-use crate::perf::record::{EventKind, Record};
+use crate::perf::pmu::{HZ, MAX_SAMPLE_RATE, TICK};
+use crate::perf::record::Record;
 
 /// Ticks a second.
 const TICKS: u64 = HZ / TICK;
 
 /// Interrupts of a CPU between two user instructions after which its events are throttled: the
-/// samples that Linux allows in a tick (`DEFAULT_MAX_SAMPLE_RATE`).
-const MOST_STALLED: u64 = 100_000_u64.div_ceil(TICKS);
+/// samples that Linux allows in a tick.
+const MOST_STALLED: u64 = MAX_SAMPLE_RATE.div_ceil(TICKS);
 
 /// The tick of a CPU, and what it is needed for.
 #[derive(Clone, Debug, Default)]
@@ -92,10 +92,9 @@ impl State {
             None => return,
         };
         let kind = self.event(slot).kind;
-        let timer = matches!(kind, EventKind::CpuClock | EventKind::TaskClock);
         let (tick, now) = (self.cpu.tick.count, self.cpu.clock);
         let reached = self.instance_mut(slot).interrupts.account(tick, most) || stalled;
-        if !reached || !(kind.is_hardware() || timer) {
+        if !reached || !kind.interrupts() {
             return;
         }
         self.start_tick();

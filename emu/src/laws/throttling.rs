@@ -7,7 +7,7 @@ use crate::laws::law::{ALL_G, Law};
 use crate::laws::moment::Moment;
 use crate::laws::monitor::Monitor;
 use crate::laws::report::Broken;
-use crate::perf::record::{EventKind, Record};
+use crate::perf::record::Record;
 
 /// See its words.
 pub const LIMIT: Law = Law {
@@ -76,8 +76,7 @@ impl Limit {
         };
         let index = record.event();
         let Some(event) = m.now.events.get(index) else { return };
-        let clock = matches!(event.kind, EventKind::CpuClock | EventKind::TaskClock);
-        let limited = event.kind.is_hardware() || clock;
+        let limited = event.kind.interrupts();
         let of = match m.machine.wide {
             true => Counted::Cpu(cpu, index),
             false => Counted::Task(tid, index),

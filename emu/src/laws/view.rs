@@ -12,7 +12,7 @@ use crate::kernel::task::Task;
 use crate::kernel::{Point, State};
 use crate::laws::moment::{Capture, CpuView, Now, RingId, RingView, TaskView, UserRegs, What};
 use crate::perf::abi::flag;
-use crate::perf::record::{EventKind, Time};
+use crate::perf::record::Time;
 
 impl CpuView {
     /// As it is now.
@@ -77,11 +77,9 @@ fn rings(state: &State) -> Vec<RingView> {
 fn software_throttled(state: &State) -> bool {
     state.most_samples().is_some()
         && state.instances().any(|(_, event, instance)| {
-            let clock = matches!(event.kind, EventKind::CpuClock | EventKind::TaskClock);
             // Its group may have been stopped as a whole, by a leader that may be.
             let alone = instance.opened().is_none();
-            let limited = event.kind.is_hardware() || clock;
-            alone && instance.interrupts.throttled && !limited
+            alone && instance.interrupts.throttled && !event.kind.interrupts()
         })
 }
 

@@ -14,6 +14,7 @@ use crate::perf::abi::{
 };
 use crate::perf::callchain::MAX_STACK;
 use crate::perf::formats;
+use crate::perf::pmu::MAX_SAMPLE_RATE;
 use crate::perf::record::{Event, EventKind, Rate, UserStack};
 
 /// Bytes of the structure that Linux 7.3 knows.
@@ -89,8 +90,12 @@ pub struct Rights {
 
 impl Rights {
     /// An ordinary user's where no `sysctl` was changed.
-    pub const USER: Rights =
-        Rights { paranoid: 2, capable: false, max_stack: MAX_STACK as u32, max_rate: 100_000 };
+    pub const USER: Rights = Rights {
+        paranoid: 2,
+        capable: false,
+        max_stack: MAX_STACK as u32,
+        max_rate: MAX_SAMPLE_RATE,
+    };
 
     const fn frequency(self, frequency: u64) -> Result<(), AttrError> {
         if frequency > self.max_rate { Err(AttrError::MaxRate(self.max_rate)) } else { Ok(()) }

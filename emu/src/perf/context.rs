@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use crate::perf::opened::{Opened, Totals};
 use crate::perf::pmu::Counter;
-use crate::perf::record::{Event, EventKind, Time};
+use crate::perf::record::{Event, Time};
 
 /// Where the records of an instance go.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ impl Instance {
     /// Event number `index` of the session, opened at `now`.
     pub fn new(index: usize, event: &Event, now: Time) -> Instance {
         let counter = Counter::new(event);
-        let deadline = match is_clock(event) {
+        let deadline = match event.kind.is_clock() {
             true => now.saturating_add(counter.period),
             false => Time::MAX,
         };
@@ -182,7 +182,7 @@ impl Instance {
         let more = switch.since.map_or(0, |since| now.saturating_sub(since));
         let enabled = switch.times.enabled + if switch.enabled { more } else { 0 };
         let running = switch.times.running + if self.active { more } else { 0 };
-        let count = if is_clock(&self.event) { running } else { self.counter.total };
+        let count = if self.event.kind.is_clock() { running } else { self.counter.total };
         Totals { count: count.wrapping_sub(switch.base), enabled, running }
     }
 
@@ -216,7 +216,7 @@ impl Instance {
             return;
         }
         self.active = active;
-        if is_clock(&self.event) {
+        if self.event.kind.is_clock() {
             match active {
                 true => self.deadline = now.saturating_add(self.left),
                 false => {
@@ -306,10 +306,6 @@ impl Instance {
             left: period,
         }
     }
-}
-
-fn is_clock(event: &Event) -> bool {
-    matches!(event.kind, EventKind::CpuClock | EventKind::TaskClock)
 }
 
 impl Context {

@@ -149,6 +149,16 @@ impl EventKind {
         matches!(self, EventKind::Cycles | EventKind::Instructions | EventKind::Branches)
     }
 
+    /// A timer's interrupts are its samples.
+    pub const fn is_clock(self) -> bool {
+        matches!(self, EventKind::CpuClock | EventKind::TaskClock)
+    }
+
+    /// Its samples are interrupts, of which there may be too many in a tick.
+    pub const fn interrupts(self) -> bool {
+        self.is_hardware() || self.is_clock()
+    }
+
     /// A tracepoint.
     pub const fn is_tracepoint(self) -> bool {
         match self {

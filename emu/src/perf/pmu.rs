@@ -13,6 +13,8 @@ use crate::perf::record::{Event, EventKind, Rate, Time};
 
 /// Counts at 1 GHz, one instruction a cycle.
 pub const HZ: u64 = 1_000_000_000;
+/// `sysctl kernel.perf_event_max_sample_rate`, as Linux has it.
+pub const MAX_SAMPLE_RATE: u64 = 100_000;
 /// The kernel's timer tick, `HZ` = 250.
 pub const TICK: Time = 4_000_000;
 

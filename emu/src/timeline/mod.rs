@@ -78,7 +78,7 @@ pub struct Line<'a> {
     pub depth: usize,
     /// Whether the depth begins or ends with it.
     pub edge: Edge,
-    /// The depths of all CPUs, by number; of more CPUs than there are columns for, none.
+    /// The depths of all CPUs, by number, if each has a column; else none.
     pub depths: &'a [usize],
     /// What it was.
     pub what: What,

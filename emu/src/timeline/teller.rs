@@ -32,8 +32,6 @@ pub struct Teller {
     /// How many CPUs there are.
     machine: u32,
     cpus: BTreeMap<u32, CpuStory>,
-    /// Their depths, if there are few.
-    depths: Vec<usize>,
     tasks: BTreeMap<u32, TaskFacts>,
     records: usize,
     calls_made: usize,
@@ -70,7 +68,6 @@ impl Teller {
             events: 0,
             machine: 1,
             cpus: BTreeMap::new(),
-            depths: Vec::new(),
             tasks: BTreeMap::new(),
             records: 0,
             calls_made: 0,
@@ -104,10 +101,11 @@ impl Teller {
 
     fn line(&mut self, line: Line<'_>) {
         self.begin();
-        let depths = std::mem::take(&mut self.depths);
+        let depth = |cpu| self.cpus.get(&cpu).map_or(0, |story| story.depth);
+        let columns = if text::has_columns(self.machine) { self.machine } else { 0 };
+        let depths: Vec<usize> = (0..columns).map(depth).collect();
         let line = Line { depths: &depths, ..line };
         self.write(|t| t.writer.line(&mut t.out, &line));
-        self.depths = depths;
     }
 
     /// Facts and depth before what is told, which are replaced by those of now.
@@ -118,10 +116,6 @@ impl Teller {
         let story = CpuStory { facts: now.cpu, depth: depth(cpu.depth) };
         self.cpus.insert(state.cpu.id, story);
         self.machine = state.config.cpus;
-        if self.machine <= text::MOST_COLUMNS {
-            self.depths.resize(self.machine as usize, 0);
-            self.depths[state.cpu.id as usize] = story.depth;
-        }
         let task = self.tasks.insert(state.task.tid, now.task).unwrap_or(now.task);
         let old = Facts { cpu: cpu.facts, task, records: self.records, calls: self.calls_made };
         (self.records, self.calls_made) = (now.records, now.calls);

@@ -23,13 +23,16 @@ pub struct Text {
 
 /// Columns of the steps' names with the lines of their nesting.
 const STEP: usize = 27;
-/// Of more CPUs than so many, all steps stand in one column.
-pub const MOST_COLUMNS: u32 = 4;
+
+/// Whether each of so many CPUs has a column.
+pub const fn has_columns(cpus: u32) -> bool {
+    matches!(cpus, 2..=4)
+}
 
 impl Writer for Text {
     fn begin(&mut self, out: &mut dyn Write, cpus: u32) -> io::Result<()> {
         write!(out, "{:>7}  {:>13}  ", "event", "time, ns")?;
-        if (2..=MOST_COLUMNS).contains(&cpus) {
+        if has_columns(cpus) {
             write!(out, "{:>5}  ", "task")?;
             for cpu in 0..cpus {
                 write!(out, "{:STEP$}  ", format!("cpu {cpu}"))?;
@@ -44,7 +47,7 @@ impl Writer for Text {
         let number = line.number.map(|n| n.to_string()).unwrap_or_default();
         write!(out, "{number:>7}  {:>13}  ", grouped(line.began))?;
         let step = step(line);
-        if line.depths.len() > 1 {
+        if !line.depths.is_empty() {
             write!(out, "{:>5}  ", line.tid)?;
             for (cpu, &depth) in line.depths.iter().enumerate() {
                 match cpu == line.cpu as usize {
