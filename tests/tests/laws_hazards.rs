@@ -1,5 +1,5 @@
 //! Hazards of Linux 7.3 that need a cancelling on another CPU at a certain step (H8, H9, H10,
-//! H19): two paths of one machine are moved step by step, one as the traced task, one as the
+//! H19), or memory that is not to be had (H5, H15): two paths of one machine are moved step by step, one as the traced task, one as the
 //! tracer's, and what breaks is reported with its hazard.
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
@@ -22,6 +22,14 @@ use tests::harness::Harness;
 /// A task that has just entered the kernel of Linux 7.3, and the laws.
 struct Machine(Kernel, Handle);
 
+/// The task calls the kernel.
+fn enter(s: &mut State) {
+    let regs = s.core.regs();
+    s.enter_kernel(Named::EntrySyscall.into(), false);
+    s.save_user_regs(&regs, 0);
+    s.cpu.irqs_on = true;
+}
+
 /// A path that is moved step by step.
 type Moved<'a, T> = Pin<&'a mut dyn Future<Output = T>>;
 
@@ -30,10 +38,7 @@ impl Machine {
         let harness = Harness::new(Arch::X86_64, "hello").events("cycles", u64::MAX >> 2);
         let kernel = harness.deferred("mask").start("hazards");
         let handle = kernel.with(|s| {
-            let regs = s.core.regs();
-            s.enter_kernel(Named::EntrySyscall.into(), false);
-            s.save_user_regs(&regs, 0);
-            s.cpu.irqs_on = true;
+            enter(s);
             let names = Box::new(|_| String::new());
             let tell = Box::new(|_: &str| ());
             Handle::start(s, Settings { lines: 0, names, stop: Arc::default(), tell })
@@ -101,8 +106,8 @@ impl Machine {
         self.with(|s| std::mem::take(&mut s.unwind.calls)).iter().map(|c| c.work).collect()
     }
 
-    /// X5; then the breaks, by law, with the hazards that explain them. None is fatal.
-    fn breaks(&self) -> BTreeSet<(u8, Hazard)> {
+    /// X5, and the return to user mode.
+    fn leave(&self) {
         // What the exit loop does before.
         self.with(|s| (s.cpu.irqs_on, s.task.work) = (false, WorkBits::default()));
         let design = self.0.design();
@@ -110,10 +115,57 @@ impl Machine {
             if self.0.step(Point::ExitX5, |s| design.begin_reset(s)).await {
                 design.reset(&self.0).await;
             }
+            self.0.step(Point::Leave, State::leave_kernel).await;
         });
+    }
+
+    /// [`Machine::leave`]; then the breaks, by law, with the hazards that explain them. None is
+    /// fatal.
+    fn breaks(&self) -> BTreeSet<(u8, Hazard)> {
+        self.leave();
         assert_eq!(self.1.fatal(), None);
         self.1.counts().explained.into_keys().collect()
     }
+}
+
+/// There is no memory for the cache, and the only work that asked is cancelled: nothing resets the
+/// cookie of an empty mask, and the next entry has it too.
+#[test]
+fn h5_a_cookie_outlives_its_entry() {
+    let m = Machine::new();
+    let (x, y) = (m.init().unwrap(), m.init().unwrap());
+    m.with(|s| s.unwind.failing_pages = 1);
+    let first = m.request(x);
+    m.task_work();
+    let traces: Vec<usize> = m.with(|s| s.unwind.calls.iter().map(|c| c.trace.len()).collect());
+    assert_eq!((m.called(), traces), (vec![x], vec![0]));
+    m.cancel(x);
+    m.leave();
+    assert_eq!(m.with(|s| (s.task.unwind.mask, s.task.unwind.id)), (0, first.cookie));
+    m.with(enter);
+    assert_eq!(m.request(y), Requested { ret: 0, cookie: first.cookie });
+    m.task_work();
+    let breaks = m.breaks();
+    for expected in [(15, Hazard::H5), (12, Hazard::H5)] {
+        assert!(breaks.contains(&expected), "{expected:?}: {breaks:?}");
+    }
+    assert_eq!(m.with(|s| s.task.unwind.id), 0, "the capture of this entry has set USED");
+}
+
+/// Without a cache nobody knows who was served: the second request of an entry has the first
+/// tracer called again, now with a stack.
+#[test]
+fn h15_a_tracer_is_called_twice() {
+    let m = Machine::new();
+    let (x, y) = (m.init().unwrap(), m.init().unwrap());
+    m.with(|s| s.unwind.failing_pages = 1);
+    m.request(x);
+    m.task_work();
+    m.request(y);
+    m.task_work();
+    let empty = m.with(|s| s.unwind.calls.iter().map(|c| c.trace.is_empty()).collect::<Vec<_>>());
+    assert_eq!((m.called(), empty), (vec![x, y, x], vec![true, false, false]));
+    assert!(m.breaks().contains(&(9, Hazard::H15)), "{:?}", m.1.counts());
 }
 
 /// A traversal meets a work whose bit became -1: no callback.

@@ -28,6 +28,10 @@ pub struct DeferringOptions {
     /// deferred one brings the pages in
     #[arg(long, value_name = "stack|tables|stack,tables", value_parser = page_out)]
     pub page_out: Option<PageOut>,
+    /// Let the first N allocations of the page in which a task's user stack is cached fail, or all
+    /// of them [default: 0]
+    #[arg(long, value_name = "N|all", value_parser = failing)]
+    pub fail_cache_page: Option<u64>,
     /// Let another tracer ask for deferred stacks too (may be repeated): ftrace, at system
     /// calls, or bpf, from a timer of each CPU. Settings follow after a colon, separated by
     /// commas: every=N, system calls or nanoseconds between two requests [default: 1, 1M];
@@ -56,6 +60,7 @@ impl DeferringOptions {
         if let Some(clock) = self.clock {
             state.unwind.clock = clock;
         }
+        state.unwind.failing_pages = self.fail_cache_page.unwrap_or_default();
         state.config.page_out = self.page_out.unwrap_or_default();
         let plans = self.tracers.iter().flat_map(|t| std::iter::repeat_n(t.plan, t.count));
         for plan in plans {
@@ -109,6 +114,18 @@ pub fn clock(text: &str) -> Result<Clock, String> {
     match clock.granularity {
         0 => Err("granularity: use a number of nanoseconds from 1 on".to_owned()),
         _ => Ok(clock),
+    }
+}
+
+/// The words of `--fail-cache-page`.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn failing(text: &str) -> Result<u64, String> {
+    match text {
+        "all" => Ok(u64::MAX),
+        _ => number(text).map_err(|why| format!("{why}, or all")),
     }
 }
 

@@ -14,7 +14,6 @@ use unwinder::sframe::process;
 use unwinder::{Memory, fp};
 
 use crate::engine::{Access, Arena};
-use crate::kernel::unwind::Cache;
 use crate::kernel::{Kernel, Point, State, fault};
 use crate::mem::{Mm, PAGE, page_down};
 
@@ -35,7 +34,13 @@ pub async fn capture(
         return Err(Errno::EINVAL);
     }
     if k.step(Point::CaptureC2, |s| s.task.unwind.cache.is_none()).await {
-        k.step(Point::CaptureAllocate, |s| s.task.unwind.cache = Some(Cache::default())).await;
+        let allocate = |s: &mut State| {
+            s.task.unwind.cache = s.unwind.allocate_cache();
+            s.task.unwind.cache.is_none()
+        };
+        if k.step(Point::CaptureAllocate, allocate).await {
+            return Err(Errno::ENOMEM);
+        }
     }
     let cached = |s: &mut State| s.task.unwind.cache.as_ref().map_or(0, |c| c.entries.len());
     if k.step(Point::CaptureC4, cached).await != 0 {

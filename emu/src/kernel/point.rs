@@ -124,7 +124,7 @@ points! {
     CookieG5, "unwind.cookie.G5", 2, "the id's CPU half";
     CaptureC1, "unwind.capture.C1", 4, "refused without memory";
     CaptureC2, "unwind.capture.C2", 2, "whether there is a cache";
-    CaptureAllocate, "unwind.capture.C2.alloc", 400, "cache page allocated";
+    CaptureAllocate, "unwind.capture.C2.alloc", 400, "a cache page is allocated";
     CaptureC4, "unwind.capture.C4", 4, "what is cached is used";
     CaptureC5, "unwind.capture.C5", 30, "the user stack is walked; absent pages come in";
     CaptureC6, "unwind.capture.C6", 4, "the cache has its length";

@@ -193,6 +193,9 @@ pub struct Unwind {
     pub calls: Vec<Call>,
     /// Stores to a task's unwind state on the exit path.
     pub exit_stores: u64,
+    /// So many allocations of a cache page, from now on, fail: `failslab` of Linux, for this page
+    /// alone.
+    pub failing_pages: u64,
 }
 
 /// `local_clock()`: the virtual clock as a kernel with a coarse one sees it.
@@ -239,6 +242,7 @@ impl Unwind {
             sframe: false,
             calls: Vec::new(),
             exit_stores: 0,
+            failing_pages: 0,
         }
     }
 
@@ -254,6 +258,15 @@ impl Unwind {
             self.calls.clear();
         }
         self.calls.push(call);
+    }
+
+    /// A page for a task's cache; `None`: there is no memory.
+    pub fn allocate_cache(&mut self) -> Option<Cache> {
+        let there_is = self.failing_pages == 0;
+        if !there_is && self.failing_pages != u64::MAX {
+            self.failing_pages -= 1;
+        }
+        there_is.then(Cache::default)
     }
 
     /// Takes a work out of the list. A traversal that is at it goes on behind it.

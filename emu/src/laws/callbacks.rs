@@ -22,7 +22,7 @@ impl Monitor for AtMostOne {
         let Some(call) = m.story.callback else { return };
         let calls = m.story.calls_of(call.work);
         if calls > 1 {
-            let hazard = m.story.recent(&[Hazard::H6]);
+            let hazard = m.story.recent(&[Hazard::H6, Hazard::H15]);
             found.push(Broken::or(hazard, format!("work {} is called again", call.work.0)));
         }
     }

@@ -39,7 +39,7 @@ impl Monitor for Distinct {
         let newer = newest.is_none_or(|n| count.wrapping_sub(n).cast_signed() > 0);
         if !newer || last.is_some_and(|l| l.0 == cookie) {
             // H1: a second NMI in the same tail gets a new name, which nothing resets.
-            let kinds = [Hazard::H1, Hazard::H4, Hazard::H18, Hazard::H6];
+            let kinds = [Hazard::H1, Hazard::H4, Hazard::H18, Hazard::H5, Hazard::H6];
             let hazard = m.story.about(&kinds, cookie);
             let seen = format!("{cookie:#x} is answered again in a later entry");
             found.push(Broken::or(hazard, seen));

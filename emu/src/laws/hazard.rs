@@ -18,6 +18,8 @@ pub enum Hazard {
     H3,
     /// An NMI in the tail of the exit.
     H4,
+    /// No memory for the cache, and the mask was cleared by a cancel: the name stays.
+    H5,
     /// The queue refused.
     H6,
     /// A cancelled work asks.
@@ -32,6 +34,8 @@ pub enum Hazard {
     H11,
     /// A work that was refused a bit asks.
     H14,
+    /// No memory for the cache: nobody knows who was served.
+    H15,
     /// Cancelled in the middle of a request.
     H17,
     /// No NMI, in the tail of the exit.
@@ -60,6 +64,7 @@ impl Hazard {
             Hazard::H2 => "H2",
             Hazard::H3 => "H3",
             Hazard::H4 => "H4",
+            Hazard::H5 => "H5",
             Hazard::H6 => "H6",
             Hazard::H7 => "H7",
             Hazard::H8 => "H8",
@@ -67,6 +72,7 @@ impl Hazard {
             Hazard::H10 => "H10",
             Hazard::H11 => "H11",
             Hazard::H14 => "H14",
+            Hazard::H15 => "H15",
             Hazard::H17 => "H17",
             Hazard::H18 => "H18",
             Hazard::H19 => "H19",
@@ -93,6 +99,10 @@ impl Hazard {
                 "an NMI asked after the work bits were read for the last time: what it asked for \
                  is done in the next entry, under this one's name"
             }
+            Hazard::H5 => {
+                "there was no memory for the cache, and the only tracer that had asked was \
+                 cancelled: of an empty mask the cookie is not reset"
+            }
             Hazard::H6 => "task work was refused: the mask was wiped and the cookie kept",
             Hazard::H7 => "a cancelled work asked: a bit of -1 is bit 63",
             Hazard::H8 => {
@@ -110,6 +120,10 @@ impl Hazard {
                  signal, its return, a restart or exec"
             }
             Hazard::H14 => "a work asked that had been refused a bit: 0 is the bit of PENDING",
+            Hazard::H15 => {
+                "there is no memory for the cache, where who was served would be kept: whoever \
+                 asks next has all called again"
+            }
             Hazard::H17 => {
                 "a tracer was cancelled in the middle of its request: its bit came into the mask \
                  after the cancelling had cleaned that"

@@ -81,6 +81,8 @@ pub struct TaskStory {
     begun: bool,
     /// R3 was done and R4 not yet.
     window: bool,
+    /// An allocation of the cache page has failed since R4.
+    starved: bool,
     /// The way out of a system call has begun, or there is none.
     out: bool,
     /// The cookie that callbacks are about to get.
@@ -153,7 +155,12 @@ impl TaskStory {
             Point::ExitX1 | Point::ExitX3 => {
                 (self.tail, self.late) = (bits(now.task.work) == 0 || now.task.ended, 0);
             }
-            Point::ExitX5 => self.at_x5 = true,
+            Point::ExitX5 => {
+                self.at_x5 = true;
+                self.keeps_name(machine, now);
+            }
+            Point::CaptureAllocate => self.starved |= now.task.cache.is_none(),
+            Point::ResetR4 => self.starved = false,
             Point::UnwindFlush => self.flush = true,
             Point::ExitMm => self.flush = false,
             Point::ExitPerf if task.waits() => self.note(now, Hazard::TornDown, task.id, None),
@@ -164,6 +171,9 @@ impl TaskStory {
                 }
             }
             Point::WorkRequest3 => self.finds_items(now),
+            Point::ProcessP8Completed if now.task.cache.is_none() => {
+                self.note(now, Hazard::H15, self.cookie, None);
+            }
             Point::ProcessP8Completed => self.completes(task, now),
             Point::ProcessP2 => self.wanted = now.task.mask,
             Point::ProcessP5 => self.wanted &= !now.task.completed(),
@@ -310,6 +320,15 @@ impl TaskStory {
         let stale = self.asked.iter().filter(|a| dead(a)).fold(0, |set, a| set | a.bit);
         if self.loaded & now.task.completed() & stale != 0 {
             self.note(now, Hazard::H10, self.cookie, None);
+        }
+    }
+
+    /// R1 of a mask that is empty, because the capture that would have set USED failed: the cookie
+    /// is kept, in this entry and in all that follow until somebody asks.
+    fn keeps_name(&mut self, machine: &Machine, now: &Now<'_>) {
+        let named = now.task.mask == 0 && now.task.id != 0;
+        if machine.mode == Mode::Mask && self.starved && named {
+            self.note(now, Hazard::H5, now.task.id, None);
         }
     }
 

@@ -28,7 +28,7 @@ impl Monitor for Clean {
         }
         let (mask, id, cached, completed) = (task.mask, task.id, task.cached(), task.completed());
         if (mask, id, cached, completed) != (0, 0, 0, 0) {
-            let kinds = [Hazard::H1, Hazard::H4, Hazard::H18, Hazard::H6];
+            let kinds = [Hazard::H1, Hazard::H4, Hazard::H18, Hazard::H5, Hazard::H6];
             let hazard = m.story.hazards.find(&kinds, |h| h.entry == m.story.entry);
             let (mask, completed) = (bits(mask), bits(completed));
             let seen =

@@ -180,6 +180,10 @@ impl Told<'_> {
             },
             Point::CaptureC2 if task.cache.is_some() => "the task has a cache page".to_owned(),
             Point::CaptureC2 => "the task has no cache page yet".to_owned(),
+            Point::CaptureAllocate if task.cache.is_some() => {
+                "a cache page is allocated".to_owned()
+            }
+            Point::CaptureAllocate => "no memory for a cache page: no stack".to_owned(),
             Point::CaptureC4 => match task.cache {
                 Some((n, _)) if n > 0 => "the cache has this stack: no walk".to_owned(),
                 _ => "nothing cached: a walk".to_owned(),
@@ -189,6 +193,9 @@ impl Told<'_> {
             Point::ProcessP1 => "nothing is pending".to_owned(),
             Point::ProcessP8 => "the next tracer: did it ask?".to_owned(),
             Point::ProcessP8Load => "who was served so far".to_owned(),
+            Point::ProcessP8Completed if task.cache.is_none() => {
+                "it asked and was called: there is no cache to note that in".to_owned()
+            }
             Point::ProcessP8Completed => "it asked and was called: noted".to_owned(),
             Point::ResetR2 if task.mask & 1 != 0 => "pending: all is kept".to_owned(),
             Point::ResetR2 => "nothing is pending".to_owned(),
