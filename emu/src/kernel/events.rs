@@ -17,16 +17,22 @@ const KERNEL_BRANCH_EVERY: u64 = 6;
 impl State {
     /// The active instances, the task's first.
     pub fn instances(&self) -> impl Iterator<Item = (Slot, &Event, &Instance)> {
+        self.opened_instances().filter(|(_, _, instance)| instance.active)
+    }
+
+    /// Those that get records of the task and CPU: also the ones that stand still.
+    pub fn receivers(&self) -> impl Iterator<Item = (Slot, &Event, &Instance)> {
+        self.opened_instances().filter(|(_, _, instance)| instance.receives())
+    }
+
+    fn opened_instances(&self) -> impl Iterator<Item = (Slot, &Event, &Instance)> {
         let slots = |of_cpu, context: &'_ Context| {
             (0..context.instances.len()).map(move |index| Slot { of_cpu, index })
         };
-        slots(false, &self.task.events)
-            .chain(slots(true, &self.cpu.events))
-            .map(|slot| {
-                let instance = self.instance(slot);
-                (slot, &*instance.event, instance)
-            })
-            .filter(|(_, _, instance)| instance.active)
+        slots(false, &self.task.events).chain(slots(true, &self.cpu.events)).map(|slot| {
+            let instance = self.instance(slot);
+            (slot, &*instance.event, instance)
+        })
     }
 
     /// One of them.
@@ -102,7 +108,7 @@ impl State {
 
     /// Whether an event of the session is open on the task or the CPU.
     pub fn is_profiled(&self) -> bool {
-        self.instances().any(|(_, _, i)| matches!(i.output, Output::Session(_)))
+        self.receivers().any(|(_, _, i)| matches!(i.output, Output::Session(_)))
     }
 
     /// A hardware counter that has overflowed. An event that does not count in kernel

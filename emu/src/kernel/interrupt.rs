@@ -2,8 +2,10 @@
 //!
 //! An interrupt from kernel mode pushes a frame record whose "return address" is the
 //! interrupted address, so that a walk through it goes on in the interrupted frames. The
-//! NMI has its own stack. Counters stand still from an overflow's delivery to the return
-//! from it, so that samples do not count themselves.
+//! NMI has its own stack. Counters stand still while an overflow is handled, and until an
+//! NMI of x86_64, or one that hit kernel code, has returned: samples do not count themselves.
+//! An overflow that comes while NMIs are masked is taken once they are not (E-11: any number
+//! of them once).
 
 use arch::Arch;
 
@@ -140,6 +142,9 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
         s.cpu.preempt_count -= units;
         // An NMI of x86_64 masks others until it returns.
         s.cpu.nmi_masked &= s.arch == Arch::X86_64;
+        // The handler has started the counters again before it ends. What is behind it on the way
+        // to user mode is counted where it is not the NMI's own: signals, task work.
+        s.cpu.counting |= in_user && !s.cpu.nmi_masked;
     })
     .await;
     units != HARDIRQ

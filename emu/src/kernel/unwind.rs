@@ -331,7 +331,7 @@ async fn perf_callback(k: &Kernel, trace: &[u64], cookie: u64) {
         };
         s.record_in_rings(&record);
         let listens = |output: &Output| matches!(output, Output::Session(_));
-        if s.instances().any(|(_, event, i)| event.defer && listens(&i.output)) {
+        if s.receivers().any(|(_, event, i)| event.defer && listens(&i.output)) {
             s.record_in_profile(record);
         }
     })

@@ -204,6 +204,13 @@ impl Instance {
         (self.counter, self.event) = (counter, event);
     }
 
+    /// Whether it gets records of its task: it counts, or would but that it is throttled or waits
+    /// for a counter (`perf_iterate_ctx`: its state is not below INACTIVE).
+    pub const fn receives(&self) -> bool {
+        let stands_still = self.interrupts.throttled || !self.scheduled;
+        self.active || self.switch.enabled && stands_still
+    }
+
     /// The times until `now` are counted.
     fn accrue(&mut self, now: Time) {
         let Totals { enabled, running, .. } = self.totals(now);

@@ -91,7 +91,7 @@ impl State {
 
     /// The same, without the profile.
     pub fn record_in_rings(&mut self, record: &Record) {
-        for (event, stream_id) in self.receivers(|event| wants(event, record)) {
+        for (event, stream_id) in self.guest_receivers(|event| wants(event, record)) {
             let body = match record {
                 Record::Mmap2 { .. } if !event.attr.has(flag::MMAP2) => Body::of_short_mmap(record),
                 _ => Body::of(record),
@@ -104,7 +104,7 @@ impl State {
 
     /// A mapping, as the program itself names it, goes to the rings.
     pub fn record_mapping_in_rings(&mut self, record: &Record, inode: u64, path: String) {
-        let receivers = self.receivers(|event| wants(event, record));
+        let receivers = self.guest_receivers(|event| wants(event, record));
         for (event, stream_id) in receivers {
             let mut own = record.clone();
             if let Record::Mmap2 { file, path: name, .. } = &mut own {
@@ -125,8 +125,8 @@ impl State {
         }
     }
 
-    /// Events of guests, active on the task or CPU, that want a record.
-    fn receivers(&self, wanted: impl Fn(&Opened) -> bool) -> Vec<Receiver> {
+    /// Events of guests on the task or CPU that want a record.
+    fn guest_receivers(&self, wanted: impl Fn(&Opened) -> bool) -> Vec<Receiver> {
         if self.perf.opened.is_empty() {
             return Vec::new();
         }
@@ -135,7 +135,7 @@ impl State {
             let listed = matches!(opened.target, Target::Task(..)) || opened.attr.has(LISTED);
             (listed && wanted(opened)).then(|| (opened.clone(), i.switch.stream_id))
         };
-        self.instances().filter_map(|(_, _, instance)| receives(instance)).collect()
+        self.receivers().filter_map(|(_, _, instance)| receives(instance)).collect()
     }
 
     /// `PERF_RECORD_THROTTLE` or `PERF_RECORD_UNTHROTTLE` of an event that a guest opened.
