@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 
 use arch::Arch;
+use emu::kernel::symbols;
 use emu::perf::record::Rate;
 use tests::captures::{CAPTURES, Capture, TICKS};
 
@@ -108,39 +109,148 @@ fn callers(line: &str) -> Vec<&str> {
     names.map(|place| place.split('+').next().unwrap_or(place)).collect()
 }
 
+/// Lines that only one side has.
+#[derive(Default)]
+struct Unlike {
+    recorded: BTreeSet<String>,
+    run: BTreeSet<String>,
+}
+
+impl Unlike {
+    /// Lines that differ and are not known to, or are known to and do not, of `name`.
+    fn news(&self, name: &str) -> Vec<String> {
+        let known = Differences::of(name);
+        let mut news = Vec::new();
+        for (who, found, known) in
+            [("recorded", &self.recorded, &known.recorded), ("run", &self.run, &known.run)]
+        {
+            news.extend(found.difference(known).map(|line| format!("{name}\t{who}\t{line}")));
+            let over = known.difference(found);
+            news.extend(over.map(|line| format!("no difference now: {name}\t{who}\t{line}")));
+        }
+        news
+    }
+}
+
+/// `lines` as they are kept.
+fn owned(lines: impl IntoIterator<Item = impl AsRef<str>>) -> BTreeSet<String> {
+    lines.into_iter().map(|line| line.as_ref().to_owned()).collect()
+}
+
+/// The text of a run that samples much more often.
+fn dense(capture: &Capture) -> String {
+    actual(&Capture { rate: Rate::Period(4_001), ..*capture })
+}
+
 /// The forms of records are those of the recording. Each user stack that was recorded is one of
 /// a run with many more samples; those of that run are, but for the innermost function, stacks
 /// or callers' parts of stacks of the recording.
 #[test]
 fn samples_by_time_have_the_forms_and_stacks_of_the_recordings() {
     compare(TICKS, |capture, text| {
-        let dense = actual(&Capture { rate: Rate::Period(4_001), ..*capture });
-        let (known, recorded) = (Differences::of(capture.name), expected(capture));
-        let mut wrong = Vec::new();
-        let mut differ = |theirs: BTreeSet<&str>, ours: BTreeSet<&str>| {
-            for (have, have_not, known, who) in
-                [(&theirs, &ours, &known.recorded, "recorded"), (&ours, &theirs, &known.run, "run")]
-            {
-                let only = have.difference(have_not).filter(|line| !known.contains(**line));
-                wrong.extend(only.map(|line| format!("{}\t{who}\t{line}", capture.name)));
-            }
+        let (dense, recorded) = (dense(capture), expected(capture));
+        let both = |word| &lines(text, word) | &lines(&dense, word);
+        let mut unlike = Unlike::default();
+        let mut differ = |theirs: &BTreeSet<&str>, ours: &BTreeSet<&str>| {
+            unlike.recorded.extend(owned(theirs - ours));
+            unlike.run.extend(owned(ours - theirs));
         };
-        differ(lines(&recorded, "event"), lines(text, "event"));
-        differ(lines(&recorded, "form"), lines(text, "form"));
-        let theirs = lines(&recorded, "stack");
-        let ours: BTreeSet<&str> = &lines(text, "stack") | &lines(&dense, "stack");
-        differ(theirs.clone(), &ours & &theirs);
+        differ(&lines(&recorded, "event"), &lines(text, "event"));
+        differ(&lines(&recorded, "form"), &both("form"));
+        let (theirs, ours) = (lines(&recorded, "stack"), both("stack"));
+        differ(&theirs, &(&ours & &theirs));
         let possible = |line: &str| {
             let callers = self::callers(line);
             theirs.iter().any(|recorded| self::callers(recorded).ends_with(&callers))
         };
-        let strange = ours.iter().copied().filter(|line| !possible(line));
-        differ(BTreeSet::new(), strange.collect());
+        unlike.run.extend(owned(ours.iter().filter(|line| !possible(line))));
+        let mut wrong = unlike.news(capture.name);
         if ours.is_empty() {
             wrong.push(format!("{}: no stack", capture.name));
         }
         wrong
     });
+}
+
+/// The kernel functions of a line, innermost first: of a chain by itself, or between a sample's
+/// markers.
+fn kernel_functions(line: &str) -> Option<Vec<&str>> {
+    let chain = line.strip_prefix("kernel ").or_else(|| {
+        let behind = line.split_once(" KERNEL ")?.1;
+        behind.split(" USER").next()?.split(" DUMP").next()
+    })?;
+    Some(chain.split(" <- ").map(|name| name.trim_end_matches(" (2 times)")).collect())
+}
+
+/// The kernel chains of texts.
+fn chains(texts: impl Iterator<Item = String>) -> BTreeSet<Vec<String>> {
+    let texts: Vec<String> = texts.collect();
+    let lines = texts.iter().flat_map(|text| text.lines()).filter_map(kernel_functions);
+    lines.map(|chain| chain.iter().map(|&name| name.to_owned()).collect()).collect()
+}
+
+/// The outer part of a chain, of functions that are all modelled; all of it, if there is none.
+fn modelled<'c>(chain: &'c [String], functions: &BTreeSet<String>) -> &'c [String] {
+    let strange = chain.iter().rposition(|name| !functions.contains(name));
+    match strange.map_or(chain, |at| &chain[at + 1..]) {
+        [] => chain,
+        part => part,
+    }
+}
+
+/// The texts of runs in which a counter hits kernel code everywhere. With `-a` it would hit other
+/// tasks' code too.
+fn in_kernel(capture: &Capture) -> Vec<String> {
+    let of_tasks = !capture.options.contains("-a");
+    let periods = [193, 211, 239].into_iter().filter(|_| of_tasks);
+    let run = |n| Capture { events: "cycles:k", rate: Rate::Period(n), ..*capture };
+    periods.map(|n| actual(&run(n))).collect()
+}
+
+/// Where a timer hits kernel code, in all runs of an architecture. What a recording has of
+/// modelled functions is the outer part of a chain of a run, in which a counter hits too what a
+/// timer's 10 µs pass over; each chain that the timer hits is the outer part of one that was
+/// recorded.
+#[test]
+fn kernel_code_that_a_timer_hits_is_that_of_the_recordings() {
+    let mut wrong = Vec::new();
+    for (arch, name) in [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "arm64")] {
+        let of_arch = |all: &'static [Capture]| all.iter().filter(move |c| c.arch == arch);
+        let by_timer = chains(of_arch(TICKS).map(dense));
+        let run = &by_timer | &chains(of_arch(TICKS).flat_map(in_kernel));
+        let recorded = chains(of_arch(TICKS).map(Capture::recorded));
+        let all = &recorded | &chains(of_arch(CAPTURES).map(Capture::recorded));
+        let functions: BTreeSet<String> = symbols::all(arch).into_iter().map(|s| s.name).collect();
+        let mut unlike = Unlike::default();
+        for chain in &recorded {
+            let part = modelled(chain, &functions);
+            if !run.iter().any(|run| run.ends_with(part)) {
+                unlike.recorded.insert(format!("kernel {}", part.join(" <- ")));
+            }
+        }
+        let strange = by_timer.iter().filter(|run| !all.iter().any(|chain| chain.ends_with(run)));
+        unlike.run = strange.map(|chain| format!("kernel {}", chain.join(" <- "))).collect();
+        wrong.extend(unlike.news(name));
+        assert!(by_timer.len() > 10, "{name}: no timer hits kernel code");
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Each known difference is of a recording, or of an architecture's kernel chains.
+#[test]
+fn differences_are_of_what_is_compared() {
+    let path = tests::root().join("tests/golden/defer/differences.tsv");
+    let text = std::fs::read_to_string(path).unwrap();
+    for line in text.lines().filter(|l| !l.starts_with('#')) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let all = |captures: &[Capture]| captures.iter().any(|c| c.name == fields[0]);
+        let by_line = all(TICKS) || ["x86_64", "arm64"].contains(&fields[0]);
+        let fits = match fields.get(1) {
+            Some(&("recorded" | "run")) => by_line,
+            _ => by_line || all(CAPTURES),
+        };
+        assert!(fits, "differences.tsv: {line:?} is of nothing that is compared so");
+    }
 }
 
 /// The texts have what the recordings show, so that equal texts mean something.
