@@ -318,7 +318,16 @@ impl Figures {
 }
 
 fn run(name: &'static str, args: &'static [&'static str], events: &'static str) -> String {
-    let (arch, rate, options) = (Arch::X86_64, Rate::Period(1), "fp,defer");
+    run_with("fp,defer", name, args, events)
+}
+
+fn run_with(
+    options: &'static str,
+    name: &'static str,
+    args: &'static [&'static str],
+    events: &'static str,
+) -> String {
+    let (arch, rate) = (Arch::X86_64, Rate::Period(1));
     Capture { name, arch, guest: "guest-fp", args, events, rate, options }.text_of_run()
 }
 
@@ -364,4 +373,95 @@ fn procexit_defer() {
     let exits: Vec<&str> = text.lines().filter(|l| l.contains("sched_process_exit k")).collect();
     assert!(exits.len() == 1 && exits[0].contains(chain), "{text}");
     assert!(text.lines().any(|l| l.ends_with(": USER_DEFERRED #1")), "{text}");
+}
+
+/// The user stacks of the samples of a text.
+fn user_parts(text: &str) -> Vec<&str> {
+    let samples = text.lines().filter(|line| line.starts_with("sample"));
+    samples.filter_map(|line| Some(line.split_once("USER ")?.1)).collect()
+}
+
+/// The same nine frame pointers, walked at once: a sample each, without a cookie.
+#[test]
+fn badfp_fp() {
+    let text = run_with("fp", "badfp_fp", &["badfp"], "syscalls:sys_enter_getpid");
+    let figures = Figures::of(&text);
+    assert_eq!((figures.samples, figures.cookies, figures.records), (9, 0, 0), "{text}");
+    assert!(user_parts(&text).len() == 9 && !text.contains("KERNEL"), "{text}");
+}
+
+/// A call that moves the task keeps its cookie, which has the CPU of its entry.
+#[test]
+fn migr_defer() {
+    let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+    let text = run_with("fp,defer --cpus=2", "migr_defer", &["migr", "6"], events);
+    let samples_a_cookie = BTreeMap::from([(1, 1), (2, 7)]);
+    let (records, without_record) = (7, 1);
+    let (samples, cookies, longest, shortest) = (15, 8, 5, 3);
+    let expected =
+        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
+    assert_eq!(Figures::of(&text), expected, "{text}");
+}
+
+const SCHED: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit,sched:sched_switch";
+
+/// Each sleep has a third sample. (The recording with `defer` has one more, of a call that was
+/// preempted.)
+#[test]
+fn rawsys_sched() {
+    let text = run_with("fp", "rawsys_sched_fp", &["sys", "3"], SCHED);
+    assert_eq!((Figures::of(&text).samples, Figures::of(&text).cookies), (24, 0), "{text}");
+    let text = run("rawsys_sched_defer", &["sys", "3"], SCHED);
+    let samples_a_cookie = BTreeMap::from([(1, 1), (2, 7), (3, 3)]);
+    let (records, without_record) = (10, 1);
+    let (samples, cookies, longest, shortest) = (24, 11, 8, 3);
+    let expected =
+        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
+    assert_eq!(Figures::of(&text), expected, "{text}");
+    let asleep = "KERNEL __schedule <- schedule <- do_nanosleep <- hrtimer_nanosleep <- \
+        __x64_sys_nanosleep <- do_syscall_64 <- entry_SYSCALL_64_after_hwframe USER_DEFERRED";
+    assert_eq!(text.lines().filter(|line| line.contains(asleep)).count(), 3, "{text}");
+}
+
+/// getpid in the handler of an asynchronous signal: the interrupted function is not in the stack,
+/// whoever walks it; DWARF finds it.
+#[test]
+fn timer_getpid() {
+    let (args, events) = (&["timer", "600"], "syscalls:sys_enter_getpid");
+    let handler = "sys_getpid+0x28 <- handler_leaf+0x9 <- handler_mid+0xc <- handler+0x9 <- \
+        restorer+0x0 <- inner+0x2a <- middle+0x13 <- ";
+    let text = run("timer_getpid_defer", args, events);
+    let figures = Figures::of(&text);
+    let once = BTreeMap::from([(1, figures.cookies)]);
+    assert!(figures.samples > 1 && figures.samples_a_cookie == once, "{text}");
+    assert_eq!((figures.records, figures.without_record), (figures.samples, 0), "{text}");
+    assert_eq!((figures.longest, figures.shortest), (12, 12), "{text}");
+    let stacks: Vec<&str> = text.lines().filter(|line| line.starts_with("deferred")).collect();
+    assert!(stacks.iter().all(|line| line.contains(handler)), "{text}");
+    let text = run_with("fp", "timer_getpid_fp", args, events);
+    let stacks = user_parts(&text);
+    assert!(stacks.len() > 1 && stacks.iter().all(|s| s.starts_with(handler)), "{text}");
+    let text = run_with("dwarf=2048", "timer_getpid_dwarf", args, events);
+    let samples: Vec<&str> = text.lines().filter(|line| line.starts_with("sample")).collect();
+    assert!(samples.len() > 1 && samples.iter().all(|s| s.contains(" DUMP sys_getpid")), "{text}");
+}
+
+/// Two threads: a cookie for each call, two samples each but for the calls that begin or end a
+/// thread, which have one; two cookies, those of the ends, are without a record.
+#[test]
+fn rawsys_defer_thr() {
+    let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+    let text = run_with("fp,defer --cpus=2", "rawsys_defer_thr", &["thr", "4"], events);
+    let figures = Figures::of(&text);
+    assert_eq!(figures.samples_a_cookie.get(&1), Some(&3), "{text}");
+    assert_eq!(figures.samples_a_cookie.len(), 2, "{text}");
+    // The rounds' calls, openat and clone; how often the first thread waits for the other
+    // depends on time.
+    assert!(figures.samples_a_cookie[&2] >= 26, "{text}");
+    assert_eq!(figures.without_record, 2, "{text}");
+    assert_eq!(figures.records + 2, figures.cookies, "{text}");
+    assert_eq!(figures.longest, 9, "{text}");
+    // The new thread ends the call that made it.
+    let chain = "KERNEL trace_syscall_exit <- ret_from_fork <- ret_from_fork_asm USER_DEFERRED";
+    assert_eq!(text.lines().filter(|line| line.contains(chain)).count(), 1, "{text}");
 }
