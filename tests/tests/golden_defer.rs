@@ -11,8 +11,10 @@ use std::panic::catch_unwind;
 
 use arch::Arch;
 use emu::kernel::symbols;
-use emu::perf::record::Rate;
+use emu::perf::reader::Settings;
+use emu::perf::record::{Rate, Record};
 use tests::captures::{CAPTURES, Capture, TICKS};
+use tests::harness::Harness;
 
 /// What is known to differ in the texts of one recording; `golden/defer/differences.tsv`, whose
 /// reasons are in `docs/golden-captures.md`.
@@ -479,4 +481,39 @@ fn lost_and_kept_are_all_of_a_run() {
     assert_eq!((figures.longest, figures.without_record), (8, 1));
     let text = run_with("fp", "lost_fp", args, events);
     assert_eq!(Figures::of(&text).samples + 1, 779 + 425);
+}
+
+/// With one page and a slow reader here: what is kept and what LOST_SAMPLES counts are all; each
+/// kept record follows the kept samples of its cookie; the first event's count has the records'.
+#[test]
+fn a_slow_reader_loses_as_in_lost_defer() {
+    let file = tests::root().join("tests/data/captures/guest-fp");
+    let harness = Harness::of_file(Arch::X86_64, file, "/bin/guest-fp")
+        .args(&["nosleep", "300"])
+        .events("raw_syscalls:sys_enter,raw_syscalls:sys_exit", 1)
+        .deferred("mask")
+        // A record that is lost breaks law 36.
+        .without_laws();
+    let (mut kept, mut lost, mut told) = ([0, 0, 0], [0, 0], 0);
+    let mut cookies = BTreeSet::new();
+    harness.run_prepared(
+        |s| s.perf.read_slowly(Settings { rate: 60_000, pages: 1 }),
+        |_, record| match record {
+            Record::Sample(sample) => kept[sample.event] += 1,
+            Record::CallchainDeferred { cookie, .. } => {
+                assert!(cookies.insert(*cookie), "two records of a cookie");
+                kept[2] += 1;
+            }
+            Record::Lost { lost, .. } => told += lost,
+            Record::LostSamples { event, lost: n, .. } => lost[*event] += n,
+            _ => {}
+        },
+    );
+    let whole = |event: usize| kept[event] + lost[event];
+    assert!(lost[0] > 0 && lost[1] > 0 && told > 0 && told <= lost[0] + lost[1]);
+    // 602 calls are entered and 601 come back; each of these has its record, which is the first
+    // event's as those of the task are: COMM, MMAP2 and EXIT may be among the lost.
+    assert_eq!(whole(1), 601, "{kept:?} {lost:?}");
+    let others = whole(0) + kept[2] - 602 - 601;
+    assert!(others <= 3, "{kept:?} {lost:?}");
 }
