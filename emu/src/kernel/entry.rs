@@ -117,13 +117,26 @@ async fn body(k: &Kernel) -> Outcome {
     })
     .await;
     if traced {
-        k.call(Named::TraceExit.into()).await;
-        k.step(Point::EntryN6, |s| exit_work(s, outcome)).await;
-        k.ret().await;
+        trace_exit(k, outcome).await;
     } else {
         k.step(Point::EntryN6, |_| ()).await;
     }
     outcome
+}
+
+/// N6, traced.
+async fn trace_exit(k: &Kernel, outcome: Outcome) {
+    k.call(Named::TraceExit.into()).await;
+    k.step(Point::EntryN6, |s| exit_work(s, outcome)).await;
+    k.ret().await;
+}
+
+/// N6 of a new task: x86_64's `ret_from_fork` ends the call that made it as if it had made the
+/// call itself; arm64's does not.
+pub async fn forked(k: &Kernel) {
+    if k.arch() == Arch::X86_64 && k.constant(State::traces_exit) {
+        trace_exit(k, Outcome::Return(0)).await;
+    }
 }
 
 /// The register that returns a system call's result, in the slot.

@@ -216,7 +216,7 @@ impl State {
             caught: None,
             tls: regs.tls,
             gs_base: regs.gs_base,
-            orig_nr: u64::MAX,
+            orig_nr: parent.orig_nr,
             restart_value: 0,
             clear_child_tid: if flags & flag::CHILD_CLEARTID != 0 { args.child_tid } else { 0 },
             robust_list: (0, 0),
@@ -232,7 +232,8 @@ impl State {
         self.others.tasks.insert(id, Box::new(child));
         self.others.born.push(id);
         self.start_in_kernel(id, Named::RetFromForkAsm, Named::RetFromFork);
-        self.on_behalf_of(id, |s| s.save_user_regs(&regs, u64::MAX));
+        // It is in the same system call.
+        self.on_behalf_of(id, |s| s.set_user_regs(&regs));
         Ok(id)
     }
 

@@ -27,6 +27,7 @@ pub enum Birth {
 pub async fn live(k: Kernel, birth: Birth) {
     if birth == Birth::Forked {
         scheduler::first_run(&k).await;
+        entry::forked(&k).await;
         let path = &paths::of(k.arch()).fork;
         exit::to_user_mode(&k, path).await;
         user_interrupts(&k).await;

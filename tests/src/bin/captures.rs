@@ -25,12 +25,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The functions by address.
+/// The functions by address. Of several names for one, a system call's entry is taken.
 fn symbols(kallsyms: &str) -> BTreeMap<u64, String> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
         let address = u64::from_str_radix(words.next()?, 16).ok()?;
         Some((address, words.nth(1)?.to_owned()))
     };
-    kallsyms.lines().filter_map(line).collect()
+    let is_entry = |name: &str| name.starts_with("__x64_sys_") || name.starts_with("__arm64_sys_");
+    let mut functions: Vec<(u64, String)> = kallsyms.lines().filter_map(line).collect();
+    functions.sort_by_key(|(address, name)| (*address, is_entry(name)));
+    functions.into_iter().collect()
 }

@@ -154,12 +154,23 @@ impl Text<'_> {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// The forms that the records have, and the user stacks, each once: the place in the
-    /// innermost function, which is where the time ran out, is left out.
+    /// The forms that the records have, the kernel's chains by name, and the user stacks, each
+    /// once: the place in the innermost user function, which is where the time ran out, is left
+    /// out.
     fn stacks(&mut self, file: &PerfFile, own: &[&Record]) {
         let (mut forms, mut stacks) = (BTreeSet::new(), BTreeSet::new());
+        let mut kernel = BTreeSet::new();
         for record in own {
             let (size, mode) = (size(file, record), mode(record));
+            if let Body::Sample(sample) = &record.body {
+                let chain = sample.callchain.as_deref().unwrap_or_default();
+                let part = chain.iter().copied().skip_while(|&w| w != context::KERNEL).skip(1);
+                let part = part.take_while(|&w| w < context::MAX);
+                let names: Vec<_> = part.map(|a| self.place(a)).collect();
+                if !names.is_empty() {
+                    kernel.insert(format!("kernel {}", names.join(" <- ")));
+                }
+            }
             let (what, words, user) = match &record.body {
                 Body::Sample(s) => {
                     let chain = s.callchain.clone().unwrap_or_default();
@@ -185,7 +196,7 @@ impl Text<'_> {
                 stacks.insert(format!("stack {innermost}{callers}"));
             }
         }
-        for line in forms.iter().chain(&stacks) {
+        for line in forms.iter().chain(&kernel).chain(&stacks) {
             let _ = writeln!(self.text, "{line}");
         }
     }
