@@ -157,6 +157,7 @@ fn kind_and_config(kind: EventKind) -> (u32, u64) {
         | EventKind::ProcessExec
         | EventKind::SchedSwitch
         | EventKind::SchedWaking
+        | EventKind::Preemptirq(_)
         | EventKind::FpuRegsActivated
         | EventKind::Uprobe(_)
         | EventKind::Uretprobe(_)

@@ -14,6 +14,7 @@ use crate::perf::abi::{flag, sample_type};
 use crate::perf::attr::{Attr, AttrError, SIZE};
 use crate::perf::context::{Instance, Switch};
 use crate::perf::opened::{EventFile, Notify, Opened, Target, Totals};
+use crate::perf::record::EventKind;
 
 /// `PERF_FLAG_*`
 mod perf_flag {
@@ -185,6 +186,7 @@ fn install(
     let switch = Switch::new(on, on_exec, opened.id);
     let instance = Instance::of_guest(opened, switch);
     s.change_context(opened.target, |context, _| context.instances.push(instance));
+    s.perf.preemptirq |= matches!(opened.event.kind, EventKind::Preemptirq(_));
     s.perf.opened.push(opened.clone());
     Ok(fd as u64)
 }
