@@ -19,7 +19,7 @@ use crate::perf::encode::{Body, Fields, SampleId};
 use crate::perf::opened::{Opened, Target};
 use crate::perf::payload;
 use crate::perf::reader::Written;
-use crate::perf::record::{FileId, Record, Sample};
+use crate::perf::record::{EventKind, FileId, Record, Sample};
 use crate::perf::ring::{self, How};
 use crate::perf::session::Perf;
 
@@ -218,7 +218,11 @@ impl State {
             mode: sample.mode,
             ip: sample.ip,
             id: self.own_id(event, instance.switch.stream_id),
-            addr: 0,
+            // `perf_bp_event`; the address of a page fault is not kept.
+            addr: match instance.event.kind {
+                EventKind::Breakpoint(breakpoint) => breakpoint.addr,
+                _ => 0,
+            },
             period: sample.period,
             read: &values,
             callchain: &sample.callchain,
