@@ -272,6 +272,9 @@ pub struct SamplingOptions {
     /// Open the events on these CPUs: numbers and ranges, as 0,2-3
     #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list)]
     pub cpu: Option<CpuList>,
+    /// Do not follow what the guest forks, its threads included: only its first task is sampled
+    #[arg(short = 'i', long)]
+    pub no_inherit: bool,
     /// Record when tasks are switched
     #[arg(long)]
     pub switch_events: bool,

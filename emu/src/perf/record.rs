@@ -516,6 +516,8 @@ pub struct Session {
     pub wide: u64,
     /// Switches of tasks are recorded.
     pub switches: bool,
+    /// Children do not get their parent's events (`-i`).
+    pub no_inherit: bool,
     /// The command line that is written into the file's header.
     pub cmdline: Vec<String>,
     /// Kernel symbols.
