@@ -341,6 +341,7 @@ impl Harness {
             cpus: self.cpus,
             wide: if self.wide { u64::MAX >> (64 - self.cpus) } else { 0 },
             switches: false,
+            no_inherit: false,
             cmdline: vec!["emu".to_owned()],
             kernel_symbols: symbols::all(arch),
         };

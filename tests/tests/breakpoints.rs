@@ -119,7 +119,32 @@ fn execution() {
     }
 }
 
-/// User code alone is watched: with `:k` there is nothing to be counted.
+/// What a system call copies hits as on the processor: on x86_64 in the routine that copies, on
+/// aarch64 `watchpoint_report` passes over it.
+#[test]
+fn copies_of_the_kernel() {
+    for arch in Arch::ALL {
+        let guest = format!("{}/../guests/bin/{arch}/hello", env!("CARGO_MANIFEST_DIR"));
+        let bytes = std::fs::read(guest).unwrap();
+        let text = b"hello from assembly";
+        let offset = bytes.windows(text.len()).position(|w| w == text).unwrap() as u64;
+        let elf = goblin::elf::Elf::parse(&bytes).unwrap();
+        let of = |p: &&goblin::elf::ProgramHeader| {
+            p.p_type == 1 && p.file_range().contains(&(offset as usize))
+        };
+        let segment = elf.program_headers.iter().find(of).unwrap();
+        let addr = segment.p_vaddr + offset - segment.p_offset;
+        for (words, count) in [("rw", 1), ("w", 0), ("rw:u", 0), ("rw:k", 1)] {
+            let event = format!("mem:{addr:#x}/1:{words}");
+            let text = run("copies", arch, &["-e", &event, "hello"]).stdout;
+            let wanted = if arch == Arch::X86_64 { count } else { 0 };
+            assert_eq!(places(&text, "mem:").len(), wanted, "{arch} {words}: {text}");
+            assert!(wanted == 0 || text.contains(" ksys_write+"), "{text}");
+        }
+    }
+}
+
+/// The kernel does not touch this word: with `:k` there is nothing to be counted.
 #[test]
 fn modifiers_and_periods() {
     for arch in Arch::ALL {

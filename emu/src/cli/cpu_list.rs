@@ -47,7 +47,7 @@ impl SamplingOptions {
             None if self.all_cpus => all,
             None => 0,
         };
-        Ok(Scope { wide, switches: self.switch_events })
+        Ok(Scope { wide, switches: self.switch_events, no_inherit: self.no_inherit })
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Scope {
     pub wide: u64,
     /// Switches of tasks are recorded.
     pub switches: bool,
+    /// Children do not get their parent's events.
+    pub no_inherit: bool,
 }
 
 impl Setup<'_> {
@@ -98,6 +100,7 @@ pub fn start(
         cpus: machine.cpus,
         wide: scope.wide,
         switches: scope.switches,
+        no_inherit: scope.no_inherit,
         cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         kernel_symbols: symbols::all(arch),
     };

@@ -238,7 +238,8 @@ pub struct SamplingOptions {
     /// raw_syscalls:sys_exit, syscalls:sys_enter_NAME, syscalls:sys_exit_NAME (of system
     /// call NAME), signal:signal_generate, signal:signal_deliver, sched:sched_switch,
     /// sched:sched_waking, sched:sched_process_fork, sched:sched_process_exec,
-    /// sched:sched_process_exit, x86_fpu:x86_fpu_regs_activated,
+    /// sched:sched_process_exit, x86_fpu:x86_fpu_regs_activated, preemptirq:irq_disable,
+    /// preemptirq:irq_enable, preemptirq:preempt_disable, preemptirq:preempt_enable,
     /// uprobe:SYMBOL or uprobe:0xADDRESS (a user instruction), uretprobe:SYMBOL or
     /// uretprobe:0xADDRESS (the return of the function that begins there), kprobe:FUNCTION (a
     /// modelled kernel function that another one calls),
@@ -271,6 +272,9 @@ pub struct SamplingOptions {
     /// Open the events on these CPUs: numbers and ranges, as 0,2-3
     #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list)]
     pub cpu: Option<CpuList>,
+    /// Do not follow what the guest forks, its threads included: only its first task is sampled
+    #[arg(short = 'i', long)]
+    pub no_inherit: bool,
     /// Record when tasks are switched
     #[arg(long)]
     pub switch_events: bool,

@@ -51,6 +51,7 @@ impl Machine {
             cpus: 1,
             wide: 0,
             switches: false,
+            no_inherit: false,
             cmdline: Vec::new(),
             kernel_symbols: symbols::all(arch),
         };

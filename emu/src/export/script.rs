@@ -160,6 +160,10 @@ fn push_raw(text: &mut String, raw: &Raw) {
         Raw::SchedWaking { comm, pid, target_cpu } => {
             write!(text, "comm={comm} pid={pid} prio={PRIO} target_cpu={target_cpu:03}")
         }
+        Raw::Preemptirq { caller_offs, parent_offs, .. } => {
+            // For perf `_stext` is 0, and no symbol is there.
+            write!(text, "caller={caller_offs:#x} parent={parent_offs:#x}")
+        }
         Raw::FpuRegsActivated { fpu } => {
             write!(text, "x86/fpu: {fpu:#x} load: 1 xfeatures: 0 xcomp_bv: 0")
         }

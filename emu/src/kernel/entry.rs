@@ -16,7 +16,10 @@ const NO_SYSCALL: u64 = u64::MAX;
 
 /// N0 to N2 of an interrupt or exception: the user's registers are saved and returned.
 pub async fn begin(k: &Kernel, path: &EntryPath) -> Regs {
-    begin_with(k, path, |s| s.enter_kernel(path.functions[0].into(), false), save_regs).await
+    let processor = |s: &mut State| s.enter_kernel(path.functions[0].into(), false);
+    let regs = begin_with(k, path, processor, save_regs).await;
+    k.irqs_went_off(Named::HardirqsOffFinish).await;
+    regs
 }
 
 /// N0 to N2, with what the processor does at N0 and what is saved at N1.
@@ -47,6 +50,7 @@ pub fn save_regs(state: &mut State) {
 /// N3: interrupts are on, and the functions that do the work are called.
 pub async fn enable(k: &Kernel, path: &EntryPath) {
     k.enter(&path.functions[path.bookkeeping..path.unmasked]).await;
+    k.irqs_go_on(Named::HardirqsOn).await;
     k.step(Point::EntryN3, |s| {
         s.cpu.nmi_masked = false;
         s.cpu.irqs_on = true;
@@ -59,6 +63,7 @@ pub async fn enable(k: &Kernel, path: &EntryPath) {
 pub async fn finish(k: &Kernel, path: &EntryPath) {
     k.leave(&path.functions[path.unmasked..]).await;
     k.step(Point::EntryN7, |s| s.cpu.irqs_on = false).await;
+    k.irqs_went_off(Named::HardirqsOff).await;
     k.leave(&path.functions[path.exit..path.unmasked]).await;
     exit::to_user_mode(k, path).await;
 }
@@ -76,6 +81,7 @@ pub async fn syscall(k: &Kernel) {
         s.save_user_regs(&after_entry(regs), nr);
     };
     begin_with(k, path, |s| s.enter_kernel(path.functions[0].into(), false), save).await;
+    k.irqs_went_off(Named::HardirqsOffFinish).await;
     enable(k, path).await;
     // `exit_group` does not come back.
     if body(k).await != Outcome::Gone {

@@ -48,6 +48,8 @@ async fn exit_loop(k: &Kernel, called: Option<Named>) -> Task {
             if pass(k, work).await == Task::Gone {
                 return Task::Gone;
             }
+            // What is asked for where that is told is seen.
+            k.irqs_go_off(Named::HardirqsOff).await;
             work = k.step(Point::ExitX3, read_work).await;
         }
         k.leave(called).await;
@@ -61,6 +63,7 @@ async fn exit_loop(k: &Kernel, called: Option<Named>) -> Task {
     if k.step(Point::ExitX5, |s| design.begin_reset(s)).await {
         design.reset(k).await;
     }
+    k.irqs_go_on(Named::HardirqsOnPrepare).await;
     k.step(Point::ExitX6, |_| ()).await;
     Task::Lives
 }
@@ -76,6 +79,7 @@ fn read_work(state: &mut State) -> WorkBits {
 
 /// One pass of the loop body (X2), in its fixed order.
 async fn pass(k: &Kernel, work: WorkBits) -> Task {
+    k.irqs_go_on(Named::HardirqsOn).await;
     k.step(Point::ExitX2, |s| s.cpu.irqs_on = true).await;
     if work.need_resched {
         k.step(Point::ExitResched, |_| ()).await;

@@ -128,6 +128,10 @@ pub async fn of_kernel(k: &Kernel, page: u64) -> bool {
     k.step(Point::CaptureFault, |s| s.software_event(EventKind::PageFaults, None)).await;
     let saved = k.step(Point::IrqDeliver, |s| interrupt::deliver(s, path, false)).await;
     k.enter(&path.functions[1..]).await;
+    if saved.irqs_on {
+        k.irqs_went_off(Named::HardirqsOffFinish).await;
+        k.irqs_go_on(Named::HardirqsOn).await;
+    }
     let anonymous = k
         .step(Point::FaultLookup, |s| {
             s.stats.page_faults += 1;
@@ -141,7 +145,13 @@ pub async fn of_kernel(k: &Kernel, page: u64) -> bool {
     let read = |s: &mut State| s.mm.fault(&mut s.arena, page, Access::Read).is_ok();
     let there = k.step(Point::FaultPage, read).await;
     k.leave(handlers).await;
+    if saved.irqs_on {
+        k.irqs_go_off(Named::HardirqsOff).await;
+    }
     k.leave(&path.functions[1..]).await;
+    if saved.irqs_on {
+        k.irqs_go_on(Named::HardirqsOn).await;
+    }
     k.last_step(Point::IrqReturn, |s| interrupt::return_to_kernel(s, &saved));
     there
 }

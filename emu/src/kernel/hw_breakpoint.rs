@@ -13,8 +13,7 @@
 //! executed; aarch64 traps before all of them (`do_watchpoint`, `do_breakpoint`), executes the
 //! instruction alone with the breakpoints off, and traps again (`do_el0_softstep`).
 //!
-//! Not modelled: accesses of the kernel for a program (system calls that copy), which trap on
-//! Linux, too. A repeated string instruction hits a breakpoint once, behind its end, where the
+//! What the kernel copies for a program hits them too on x86_64 ([`copied`]). A repeated string instruction hits a breakpoint once, behind its end, where the
 //! processor traps after each iteration.
 
 use arch::decode::{self, InsnClass};
@@ -24,9 +23,13 @@ use arch::{Arch, Regs};
 use crate::engine::{Access, Frame, Mmu, Perms};
 use crate::kernel::fault::code_at;
 use crate::kernel::paths::{self, TrapKind};
+use crate::kernel::task::TaskId;
 use crate::kernel::{Kernel, Point, State, aarch64, entry};
 use crate::mem::{PageTable, page_down};
+use crate::perf::attr::AttrError;
 use crate::perf::breakpoint::{Breakpoint, Trapped};
+use crate::perf::context::Context;
+use crate::perf::opened::Target;
 use crate::perf::record::EventKind;
 
 /// `EFLAGS.DF`: string instructions go down.
@@ -107,6 +110,49 @@ fn events(s: &State) -> impl Iterator<Item = Breakpoint> {
             _ => None,
         },
     )
+}
+
+/// Whether one more fits beside those that are open (`reserve_bp_slot`): those of a task and of each
+/// CPU on which it may run, active or not.
+///
+/// # Errors
+///
+/// [`AttrError::NoSlot`]
+pub fn has_slot(s: &State, wanted: Breakpoint, target: Target) -> Result<(), AttrError> {
+    let arch = s.arch;
+    let used = |context: &Context| {
+        let open = context.instances.iter().filter(|i| !i.switch.gone);
+        let kinds = open.map(|i| i.event.kind);
+        kinds.filter(|k| matches!(k, EventKind::Breakpoint(b) if wanted.shares(b, arch))).count()
+    };
+    let of_cpus = |on: Option<u32>| {
+        let cpus = s.cpus().filter(|cpu| on.is_none_or(|on| on == cpu.id));
+        cpus.map(|cpu| used(&cpu.events)).max().unwrap_or(0)
+    };
+    let of_tasks = match target {
+        Target::Task(id, _) => s.task_of(TaskId(id)).map(|task| used(&task.events)),
+        Target::Cpu(_) => s.tasks().map(|task| used(&task.events)).max(),
+    };
+    let all = of_tasks.unwrap_or(0) + of_cpus(target.cpu());
+    if all < Breakpoint::SLOTS { Ok(()) } else { Err(AttrError::NoSlot) }
+}
+
+/// The kernel copies to or from user memory. On x86_64 that hits a breakpoint as user code does, with
+/// the registers of the copy; aarch64 passes over what its routines for user memory hit
+/// (`watchpoint_report`).
+pub fn copied(s: &mut State, addr: u64, len: usize, write: bool) {
+    if !s.perf.has_breakpoints || s.arch != Arch::X86_64 || len == 0 {
+        return;
+    }
+    let touched = |kind| match kind {
+        EventKind::Breakpoint(b) => {
+            b.check(Arch::X86_64).is_ok_and(|b| b.touches(addr, len as u64, write))
+        }
+        _ => false,
+    };
+    for (slot, _) in s.active(touched) {
+        s.hit(slot, None, None);
+    }
 }
 
 /// The run is over; what is to be told of the instruction that was executed without breakpoints.

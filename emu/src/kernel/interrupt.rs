@@ -88,8 +88,14 @@ pub fn pmu_in_kernel(k: Kernel) -> Path<'static, ()> {
         let at = Interrupted::Kernel { at: saved.context, software: false };
         let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
         k.enter(inner).await;
-        pmu_handler(&k, at, handler).await;
+        // An NMI of aarch64 is one by its handler, unless it hits code with interrupts off (E-15).
+        let nmi = k.constant(|s| s.config.pmu_irq == PmuIrq::Nmi);
+        let brackets = !nmi || k.arch() == Arch::Aarch64 && saved.irqs_on;
+        pmu_handler(&k, at, handler, brackets).await;
         k.leave(inner).await;
+        if brackets && saved.irqs_on {
+            k.irqs_go_on(Named::HardirqsOn).await;
+        }
         k.last_step(Point::IrqReturn, |s| return_to_kernel(s, &saved));
     })
 }
@@ -105,8 +111,10 @@ pub async fn pmu_in_user(k: &Kernel) {
     };
     let regs = entry::begin_with(k, path, processor, entry::save_regs).await;
     let at = Interrupted::User(regs);
-    let is_nmi = pmu_handler(k, at, &path.functions[path.bookkeeping..]).await;
-    if is_nmi && k.arch() == Arch::X86_64 {
+    let nmi = k.constant(|s| s.config.pmu_irq == PmuIrq::Nmi);
+    let brackets = !nmi || k.arch() == Arch::Aarch64;
+    pmu_handler(k, at, &path.functions[path.bookkeeping..], brackets).await;
+    if !brackets {
         k.leave(&path.functions[path.exit..path.bookkeeping]).await;
         exit::leave(k, path).await;
         return;
@@ -116,16 +124,24 @@ pub async fn pmu_in_user(k: &Kernel) {
 }
 
 /// The counters stand still; a sample for each that has overflowed. `functions` are those
-/// of the handler. Returns whether it was an NMI.
-async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
+/// of the handler. `brackets`: it is an interrupt like others, whose handler may be an NMI's.
+async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named], brackets: bool) {
     let in_user = matches!(at, Interrupted::User(_));
+    let mut counted = 0;
+    if brackets {
+        k.irqs_went_off(Named::HardirqsOffFinish).await;
+        counted = k.count_up(HARDIRQ).await;
+    }
     let units = k
         .step(Point::NmiEnter, |s| {
             let nmi = if s.config.pmu_irq == PmuIrq::Nmi { NMI } else { 0 };
-            s.cpu.preempt_count += nmi + HARDIRQ;
+            s.cpu.preempt_count += nmi + HARDIRQ - counted;
             nmi + HARDIRQ
         })
         .await;
+    if !brackets {
+        k.irqs_went_off(Named::HardirqsOffFinish).await;
+    }
     k.enter(functions).await;
     let mut next = k.step(Point::NmiHandler, |s| s.overflowed(in_user)).await;
     while let Some(slot) = next {
@@ -139,7 +155,7 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
     }
     k.leave(functions).await;
     k.step(Point::NmiExit, |s| {
-        s.cpu.preempt_count -= units;
+        s.cpu.preempt_count -= units - counted;
         // An NMI of x86_64 masks others until it returns.
         s.cpu.nmi_masked &= s.arch == Arch::X86_64;
         // The handler has started the counters again before it ends. What is behind it on the way
@@ -147,7 +163,9 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named]) -> bool {
         s.cpu.counting |= in_user && !s.cpu.nmi_masked;
     })
     .await;
-    units != HARDIRQ
+    if counted != 0 {
+        k.count_down(HARDIRQ).await;
+    }
 }
 
 /// The timer fires in kernel code.
@@ -158,6 +176,7 @@ pub fn timer_in_kernel(k: Kernel) -> Path<'static, ()> {
         let at = Interrupted::Kernel { at: saved.context, software: false };
         let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
         k.enter(inner).await;
+        k.irqs_went_off(Named::HardirqsOffFinish).await;
         timer_handler(&k, at, handler).await;
         k.leave(inner).await;
         end_in_kernel(&k, &saved).await;
@@ -180,6 +199,7 @@ pub fn irq_work_in_kernel(k: Kernel) -> Path<'static, ()> {
         let saved = k.step(Point::IrqDeliver, |s| deliver(s, path, false)).await;
         let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
         k.enter(inner).await;
+        k.irqs_went_off(Named::HardirqsOffFinish).await;
         irq_work_handler(&k, handler).await;
         k.leave(inner).await;
         end_in_kernel(&k, &saved).await;
@@ -202,6 +222,7 @@ pub fn resched_in_kernel(k: Kernel) -> Path<'static, ()> {
         let saved = k.step(Point::IrqDeliver, |s| deliver(s, path, false)).await;
         let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
         k.enter(inner).await;
+        k.irqs_went_off(Named::HardirqsOffFinish).await;
         resched_handler(&k, handler).await;
         k.leave(inner).await;
         end_in_kernel(&k, &saved).await;
@@ -217,17 +238,29 @@ pub async fn resched_in_user(k: &Kernel) {
     exit::to_user_mode(k, path).await;
 }
 
-/// `scheduler_ipi` does nothing: that there was an interrupt is enough.
-async fn resched_handler(k: &Kernel, functions: &[Named]) {
+/// `irq_enter_rcu`
+async fn count_in(k: &Kernel) {
+    let counted = k.count_up(HARDIRQ).await;
     k.step(Point::IrqEnter, |s| {
         s.cpu.nmi_masked = false;
-        s.cpu.preempt_count += HARDIRQ;
+        s.cpu.preempt_count += HARDIRQ - counted;
     })
     .await;
+}
+
+/// `irq_exit_rcu`
+async fn count_out(k: &Kernel) {
+    let counted = k.count_down(HARDIRQ).await;
+    k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ - counted).await;
+}
+
+/// `scheduler_ipi` does nothing: that there was an interrupt is enough.
+async fn resched_handler(k: &Kernel, functions: &[Named]) {
+    count_in(k).await;
     k.enter(functions).await;
     k.step(Point::Resched, |s| s.cpu.resched_ipi = false).await;
     k.leave(functions).await;
-    k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
+    count_out(k).await;
 }
 
 /// E-10: an interrupt of kernel code that had interrupts on ends in another task's turn, if that is
@@ -237,15 +270,14 @@ async fn end_in_kernel(k: &Kernel, saved: &Saved) {
     if k.step(Point::IrqPreempt, preempts).await {
         scheduler::preempt(k).await;
     }
+    if saved.irqs_on {
+        k.irqs_go_on(Named::HardirqsOn).await;
+    }
     k.last_step(Point::IrqReturn, |s| return_to_kernel(s, saved));
 }
 
 async fn irq_work_handler(k: &Kernel, functions: &[Named]) {
-    k.step(Point::IrqEnter, |s| {
-        s.cpu.nmi_masked = false;
-        s.cpu.preempt_count += HARDIRQ;
-    })
-    .await;
+    count_in(k).await;
     k.enter(functions).await;
     k.step(Point::IrqWorkRun, |s| {
         s.cpu.irq_work.run();
@@ -253,15 +285,16 @@ async fn irq_work_handler(k: &Kernel, functions: &[Named]) {
     })
     .await;
     k.leave(functions).await;
-    k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
+    count_out(k).await;
 }
 
 /// `functions` are those of the handler.
 async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
+    let counted = k.count_up(HARDIRQ).await;
     let mut next = k
         .step(Point::IrqEnter, |s| {
             s.cpu.nmi_masked = false;
-            s.cpu.preempt_count += HARDIRQ;
+            s.cpu.preempt_count += HARDIRQ - counted;
             run_timers(s);
             expired(s)
         })
@@ -284,7 +317,7 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
             .await;
     }
     k.leave(functions).await;
-    k.step(Point::IrqExit, |s| s.cpu.preempt_count -= HARDIRQ).await;
+    count_out(k).await;
 }
 
 /// The modes that an event skips.

@@ -22,6 +22,7 @@
 //!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
 //! * [`probe`]: user and kernel probes; [`uprobe`]: breakpoints; [`uretprobe`]: returns.
 //! * [`hw_breakpoint`]: loads, stores and instructions that the processor watches.
+//! * [`preemptirq`]: tracepoints of interrupts and preemption that go off and on.
 //! * [`page_out`]: memory pressure at samples.
 //! * [`tracer`]: others than perf that ask for deferred stacks.
 //! * [`perf_event`]: performance events that a guest opens itself.
@@ -58,6 +59,7 @@ pub mod page_out;
 pub mod paths;
 pub mod perf_event;
 pub mod point;
+pub mod preemptirq;
 pub mod probe;
 pub mod process;
 pub mod run;

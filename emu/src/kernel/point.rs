@@ -212,6 +212,8 @@ points! {
     UprobeLook, "uprobe.look", 10, "whether a probed instruction was hit, or a probed function has returned";
     UprobeReturn, "uprobe.return", 120, "the registers are behind the return of a probed function, its handlers are called";
     BreakpointHit, "breakpoint.hit", 120, "a hardware breakpoint or single step: its events are counted";
+    PreemptCount, "preempt.count", 0, "the preempt count is changed";
+    TracePreemptirq, "preemptirq.trace", 12, "interrupts or preemption go off or on: tracepoint";
 }
 
 #[cfg(test)]

@@ -61,8 +61,8 @@ pub enum ProbeError {
         /// The first that does not fit, as typed.
         name: String,
     },
-    /// It is entered by the processor.
-    #[error("{0:?}: entry code may not be probed; use a function that is called")]
+    /// It is entered by the processor, or is what entries are traced with.
+    #[error("{0:?}: entry code may not be probed, nor its tracing; use a function that is called")]
     Entry(String),
 }
 
@@ -158,8 +158,10 @@ impl State {
 
     fn place_kprobe(&self, name: &str) -> Result<EventKind, ProbeError> {
         let function = name.strip_prefix("kprobe:").unwrap_or(name);
+        let tracing = ["trace_hardirqs_", "trace_preempt_", "preempt_count_"];
         let entry = ["asm_", "entry_", "el0", "el1", "_text", "ret_from_fork"];
-        if entry.iter().any(|prefix| function.starts_with(prefix)) {
+        let entry = entry.iter().chain(&tracing);
+        if entry.clone().any(|prefix| function.starts_with(prefix)) {
             return Err(ProbeError::Entry(name.to_owned()));
         }
         let found = Function::named(self.arch, function);

@@ -125,8 +125,9 @@ impl State {
     /// An event happened once, in user mode with the registers `at`, or in the kernel
     /// code that runs now.
     pub fn hit(&mut self, slot: Slot, at: Option<&Regs>, raw: Option<Raw>) {
-        // The fault of a kernel copy has the registers of the copy.
-        let software = self.event(slot).kind != EventKind::PageFaults;
+        // What a kernel copy meets has the registers of the copy.
+        let kind = self.event(slot).kind;
+        let software = !matches!(kind, EventKind::PageFaults | EventKind::Breakpoint(_));
         let at = match (at, self.cpu.kernel) {
             (Some(regs), _) => Interrupted::User(*regs),
             (None, Some(at)) => Interrupted::Kernel { at, software },

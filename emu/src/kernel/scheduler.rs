@@ -45,43 +45,71 @@ pub async fn pause() {
 
 /// `schedule`: the present task gives up the CPU, or goes on if it is its own turn.
 pub async fn schedule(k: &Kernel) {
-    k.enter(&SCHEDULE).await;
-    switch(k, false).await;
-    k.leave(&SCHEDULE).await;
+    without_preemption(k, SCHEDULE, false).await;
 }
 
 /// `preempt_schedule_irq`: at the end of an interrupt of kernel code.
 pub async fn preempt(k: &Kernel) {
     const FUNCTIONS: [Named; 2] = [Named::PreemptScheduleIrq, Named::InnerSchedule];
-    k.enter(&FUNCTIONS).await;
-    switch(k, true).await;
-    k.leave(&FUNCTIONS).await;
+    without_preemption(k, FUNCTIONS, true).await;
+}
+
+/// The first function turns preemption off and calls the second; the count stays the CPU's when
+/// that switches tasks.
+async fn without_preemption(k: &Kernel, [outer, inner]: [Named; 2], preempted: bool) {
+    k.call(outer.into()).await;
+    let counted = k.count_up(1).await;
+    k.step(Point::PreemptCount, |s| s.cpu.preempt_count += 1 - counted).await;
+    k.call(inner.into()).await;
+    switch(k, preempted).await;
+    k.ret().await;
+    let counted = k.count_down(1).await;
+    k.step(Point::PreemptCount, |s| s.cpu.preempt_count -= 1 - counted).await;
+    k.ret().await;
 }
 
 /// The innermost function is `__schedule`.
 async fn switch(k: &Kernel, preempted: bool) {
     let (next, irqs_on) = k.step(Point::SchedPick, |s| s.pick_next(preempted)).await;
+    if irqs_on {
+        k.irqs_went_off(Named::HardirqsOff).await;
+    }
     let Some(next) = next else {
+        if irqs_on {
+            k.irqs_go_on(Named::HardirqsOn).await;
+        }
         k.step(Point::SchedSame, |s| s.cpu.irqs_on = irqs_on).await;
         return;
     };
     k.step(Point::Sleep, |s| s.sched_out(next, preempted)).await;
     k.last_step(Point::SchedSwitch, |s| s.switch_to(next, preempted));
     pause().await;
+    // `finish_task_switch`: the task's events are there before interrupts are on.
+    let told = irqs_on && k.traces_toggles();
     k.step(Point::Wake, |s| {
         s.sched_in();
-        s.cpu.irqs_on = irqs_on;
+        s.cpu.irqs_on = irqs_on && !told;
     })
     .await;
+    if told {
+        k.turn_irqs_on().await;
+    }
 }
 
-/// What a new task does first (`schedule_tail`).
+/// What a new task does first (`schedule_tail`). An idle task of the boot has not been switched to.
 pub async fn first_run(k: &Kernel) {
+    let told = k.traces_toggles();
     k.step(Point::Wake, |s| {
         s.sched_in();
-        s.cpu.irqs_on = true;
+        if !told {
+            (s.cpu.irqs_on, s.cpu.preempt_count) = (true, 0);
+        }
     })
     .await;
+    if told {
+        k.turn_irqs_on().await;
+        k.count_down(1).await;
+    }
 }
 
 impl Task {

@@ -184,6 +184,8 @@ pub struct Cpu {
     pub fpu_owner: Option<TaskId>,
     /// Performance events that are open on the CPU.
     pub events: Context,
+    /// Interrupts were off when they were last traced (`tracing_irq_cpu`).
+    pub irqs_traced_off: bool,
     /// The PMU counts; false from its interrupt to the return from it.
     pub counting: bool,
     /// Kernel instructions since the last modelled branch.
@@ -219,6 +221,7 @@ impl Cpu {
             tracer_timers: Vec::new(),
             fpu_owner: None,
             events: Context::default(),
+            irqs_traced_off: false,
             counting: true,
             since_branch: 0,
             slot_is_stale: false,

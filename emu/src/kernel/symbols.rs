@@ -160,6 +160,14 @@ functions! {
     HardwareBreakpoint, "", "do_breakpoint";
     AsmSingleStep, "", "el0_softstp";
     SingleStep, "", "do_el0_softstep";
+    HardirqsOn, "trace_hardirqs_on", "trace_hardirqs_on";
+    HardirqsOff, "trace_hardirqs_off", "trace_hardirqs_off";
+    HardirqsOnPrepare, "trace_hardirqs_on_prepare", "trace_hardirqs_on_prepare";
+    HardirqsOffFinish, "trace_hardirqs_off_finish", "trace_hardirqs_off_finish";
+    PreemptCountAdd, "preempt_count_add", "preempt_count_add";
+    PreemptCountSub, "preempt_count_sub", "preempt_count_sub";
+    TracePreemptOff, "trace_preempt_off", "trace_preempt_off";
+    TracePreemptOn, "trace_preempt_on", "trace_preempt_on";
 }
 
 /// A modelled function.

@@ -6,7 +6,7 @@ use arch::time::Timespec;
 use unwinder::Memory;
 
 use crate::engine::Arena;
-use crate::kernel::State;
+use crate::kernel::{State, hw_breakpoint};
 use crate::mem::Mm;
 
 /// `PATH_MAX`, the terminating NUL included.
@@ -35,23 +35,31 @@ impl State {
 
     /// `copy_from_user`
     pub fn read_user(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), Errno> {
-        Ok(self.mm.read(&mut self.arena, addr, buf)?)
+        self.mm.read(&mut self.arena, addr, buf)?;
+        hw_breakpoint::copied(self, addr, buf.len(), false);
+        Ok(())
     }
 
     /// `copy_to_user`
     pub fn write_user(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Errno> {
-        Ok(self.mm.write(&mut self.arena, addr, bytes)?)
+        self.mm.write(&mut self.arena, addr, bytes)?;
+        hw_breakpoint::copied(self, addr, bytes.len(), true);
+        Ok(())
     }
 
     /// As [`State::read_user`], up to the first byte that cannot be read; returns how many.
     pub fn copy_in(&mut self, addr: u64, buf: &mut [u8]) -> usize {
-        self.mm.read_some(&mut self.arena, addr, buf).0
+        let copied = self.mm.read_some(&mut self.arena, addr, buf).0;
+        hw_breakpoint::copied(self, addr, copied, false);
+        copied
     }
 
     /// As [`State::write_user`], up to the first byte that cannot be written; returns how
     /// many.
     pub fn copy_out(&mut self, addr: u64, bytes: &[u8]) -> usize {
-        self.mm.write_some(&mut self.arena, addr, bytes).0
+        let copied = self.mm.write_some(&mut self.arena, addr, bytes).0;
+        hw_breakpoint::copied(self, addr, copied, true);
+        copied
     }
 
     /// `access_ok`: the range lies in user space.

@@ -4,6 +4,7 @@ use crate::engine::{Budget, EngineError, Exit};
 use crate::kernel::hw_breakpoint::{self, Hit, Watched};
 use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::scheduler::{self, pause};
+use crate::kernel::symbols::Named;
 use crate::kernel::{Kernel, State, entry, exit, fault, paths, uprobe};
 
 /// User instructions between two looks at the interrupt flag: about a tenth of a second.
@@ -29,6 +30,7 @@ pub async fn live(k: Kernel, birth: Birth) {
         scheduler::first_run(&k).await;
         entry::forked(&k).await;
         let path = &paths::of(k.arch()).fork;
+        k.irqs_go_off(Named::HardirqsOff).await;
         exit::to_user_mode(&k, path).await;
         user_interrupts(&k).await;
     }

@@ -12,6 +12,7 @@ use arch::{Arch, Errno};
 use crate::perf::abi::{
     ATTR_SIZE_VER0, SAMPLE_TYPES, branch, event_type, flag, read_format, sample_type,
 };
+use crate::perf::breakpoint::{Breakpoint, Trapped};
 use crate::perf::callchain::MAX_STACK;
 use crate::perf::formats;
 use crate::perf::pmu::MAX_SAMPLE_RATE;
@@ -55,6 +56,12 @@ pub enum AttrError {
     /// `EOVERFLOW`
     #[error("sample_max_stack is above kernel.perf_event_max_stack = {0}; see --sysctl")]
     MaxStack(u32),
+    /// `ENOSPC`
+    #[error("the processor has no breakpoint left of {}", Breakpoint::SLOTS)]
+    NoSlot,
+    /// `EPERM`
+    #[error("a breakpoint in kernel memory needs CAP_SYS_ADMIN")]
+    KernelBreakpoint,
     /// `EINVAL`
     #[error("the frequency is above kernel.perf_event_max_sample_rate = {0}; see --sysctl")]
     MaxRate(u64),
@@ -67,7 +74,8 @@ impl AttrError {
             AttrError::Size => Errno::E2BIG,
             AttrError::Invalid(_) | AttrError::MaxRate(_) => Errno::EINVAL,
             AttrError::NoAccess(..) => Errno::EACCES,
-            AttrError::NotPermitted => Errno::EPERM,
+            AttrError::NotPermitted | AttrError::KernelBreakpoint => Errno::EPERM,
+            AttrError::NoSlot => Errno::ENOSPC,
             AttrError::NoEvent(..) => Errno::ENOENT,
             AttrError::Unsupported(_) => Errno::EOPNOTSUPP,
             AttrError::MaxStack(_) => Errno::EOVERFLOW,
@@ -146,6 +154,12 @@ pub struct Attr {
     pub flags: u64,
     /// `wakeup_events` or `wakeup_watermark`
     pub wakeup: u32,
+    /// `bp_type`
+    pub bp_type: u32,
+    /// `bp_addr`
+    pub bp_addr: u64,
+    /// `bp_len`
+    pub bp_len: u64,
     /// `branch_sample_type`, with the event's levels if it has none.
     pub branch: u64,
     /// `sample_regs_user`
@@ -201,6 +215,9 @@ impl Attr {
             read_format: long(32),
             flags: long(40),
             wakeup: word(48),
+            bp_type: word(52),
+            bp_addr: long(56),
+            bp_len: long(64),
             branch: long(72),
             regs_user: long(80),
             stack_user: word(88),
@@ -326,6 +343,12 @@ impl Attr {
                 let kind = formats::by_id(arch, self.config);
                 kind.ok_or(AttrError::Invalid("config is no tracepoint's id"))?
             }
+            event_type::BREAKPOINT => {
+                let trapped = Trapped::from_bits(self.bp_type);
+                let trapped = trapped.ok_or(AttrError::Invalid("bp_type"))?;
+                let (addr, len) = (self.bp_addr, self.bp_len);
+                EventKind::Breakpoint(Breakpoint { addr, len, trapped })
+            }
             _ => return Err(none),
         };
         self.check_pmu(kind, arch, rights, on_task)?;
@@ -367,6 +390,21 @@ impl Attr {
             return Err(AttrError::MaxStack(rights.max_stack));
         }
         Ok(())
+    }
+
+    /// What the processor cannot watch (`hw_breakpoint_parse`), once there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Breakpoint::check`], and for kernel memory [`AttrError::Invalid`] or
+    /// [`AttrError::KernelBreakpoint`].
+    pub fn check_breakpoint(&self, kind: EventKind, arch: Arch) -> Result<(), AttrError> {
+        let EventKind::Breakpoint(breakpoint) = kind else { return Ok(()) };
+        if breakpoint.addr >= arch.task_size() {
+            refuse(self.has(flag::EXCLUDE_KERNEL), "kernel memory without the kernel's accesses")?;
+            return Err(AttrError::KernelBreakpoint);
+        }
+        breakpoint.check(arch).map(|_| ())
     }
 
     /// The clock of its times (`perf_event_set_clock`).

@@ -130,6 +130,12 @@ impl Breakpoint {
         }
     }
 
+    /// Whether both are taken from one set of the processor's: aarch64 has one of each kind.
+    pub fn shares(&self, other: &Breakpoint, arch: Arch) -> bool {
+        let of_code = |b: &Breakpoint| b.trapped == Trapped::Execute;
+        arch == Arch::X86_64 || of_code(self) == of_code(other)
+    }
+
     /// Whether it is for the access of `len` bytes at `addr`.
     pub const fn touches(&self, addr: u64, len: u64, write: bool) -> bool {
         let wanted = if write { self.trapped.writes() } else { self.trapped.reads() };

@@ -326,11 +326,12 @@ impl Context {
     /// `wanted` holds. `next_id` gives them ids.
     pub fn inherited(
         &self,
+        session: bool,
         wanted: impl Fn(&Opened) -> bool,
         mut next_id: impl FnMut() -> u64,
     ) -> Context {
         let inherits = |i: &&Instance| match &i.output {
-            Output::Session(_) => true,
+            Output::Session(_) => session,
             Output::Ring(opened) => !i.switch.gone && wanted(opened),
         };
         let child = |i: &Instance| match &i.output {

@@ -4,6 +4,7 @@ use arch::{Arch, Sysno};
 
 use crate::perf::breakpoint::Breakpoint;
 use crate::perf::record::{Event, EventKind, Rate, UserStack};
+use crate::perf::toggle::Toggle;
 
 /// Names that select an event, with the spellings that perf also takes.
 const NAMES: &[(&str, EventKind)] = &[
@@ -28,6 +29,10 @@ const NAMES: &[(&str, EventKind)] = &[
     ("sched:sched_switch", EventKind::SchedSwitch),
     ("sched:sched_waking", EventKind::SchedWaking),
     ("x86_fpu:x86_fpu_regs_activated", EventKind::FpuRegsActivated),
+    ("preemptirq:irq_disable", EventKind::Preemptirq(Toggle::IrqDisable)),
+    ("preemptirq:irq_enable", EventKind::Preemptirq(Toggle::IrqEnable)),
+    ("preemptirq:preempt_disable", EventKind::Preemptirq(Toggle::PreemptDisable)),
+    ("preemptirq:preempt_enable", EventKind::Preemptirq(Toggle::PreemptEnable)),
 ];
 
 /// Before the name of a system call.
@@ -173,6 +178,7 @@ impl EventKind {
             | EventKind::ProcessExec
             | EventKind::SchedSwitch
             | EventKind::SchedWaking
+            | EventKind::Preemptirq(_)
             | EventKind::FpuRegsActivated
             | EventKind::Uprobe(_)
             | EventKind::Uretprobe(_)

@@ -7,6 +7,7 @@ use arch::strace::{ArgKind, signature};
 use arch::{Arch, Sysno};
 
 use crate::perf::record::EventKind;
+use crate::perf::toggle::Toggle;
 
 /// Ids are numbered at the boot of a kernel; the modelled kernel's never change.
 const FPU_ID: u16 = 62;
@@ -17,6 +18,8 @@ const PROCESS_FORK_ID: u16 = 317;
 const PROCESS_EXEC_ID: u16 = 316;
 const SWITCH_ID: u16 = 323;
 const WAKING_ID: u16 = 326;
+/// The first of four.
+const PREEMPTIRQ_ID: u16 = 330;
 const SYS_EXIT_ID: u16 = 385;
 const SYS_ENTER_ID: u16 = 386;
 /// The first of those of the system calls, two for each: exit, enter.
@@ -90,6 +93,7 @@ pub const fn id(kind: EventKind) -> Option<u16> {
         EventKind::ProcessExec => PROCESS_EXEC_ID,
         EventKind::SchedSwitch => SWITCH_ID,
         EventKind::SchedWaking => WAKING_ID,
+        EventKind::Preemptirq(toggle) => PREEMPTIRQ_ID + toggle as u16,
         EventKind::FpuRegsActivated => FPU_ID,
         EventKind::Kprobe(function) => KPROBES_ID + function,
         EventKind::Uprobe(place) => UPROBES_ID.saturating_add(place),
@@ -114,7 +118,12 @@ pub fn by_id(arch: Arch, wanted: u64) -> Option<EventKind> {
     ];
     let calls = Sysno::ALL.iter().filter(|call| call.nr(arch).is_some());
     let calls = calls.flat_map(|&call| [EventKind::SysEnterOf(call), EventKind::SysExitOf(call)]);
-    OTHERS.into_iter().chain(calls).find(|&kind| id(kind).map(u64::from) == Some(wanted))
+    let toggles = Toggle::ALL.map(EventKind::Preemptirq);
+    OTHERS
+        .into_iter()
+        .chain(toggles)
+        .chain(calls)
+        .find(|&kind| id(kind).map(u64::from) == Some(wanted))
 }
 
 /// The format of a tracepoint, `None` for other events.
@@ -194,6 +203,13 @@ pub fn of(kind: EventKind) -> Option<Format> {
             .print(
                 "\"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, \
                  REC->target_cpu",
+            ),
+        EventKind::Preemptirq(toggle) => Format::new("preemptirq", toggle.name(), id)
+            .field("s32 caller_offs", 8, 4, true)
+            .field("s32 parent_offs", 12, 4, true)
+            .print(
+                "\"caller=%pS parent=%pS\", (void *)((unsigned long)(_stext) + \
+                 REC->caller_offs), (void *)((unsigned long)(_stext) + REC->parent_offs)",
             ),
         EventKind::FpuRegsActivated => Format::new("x86_fpu", "x86_fpu_regs_activated", id)
             .field("struct fpu * fpu", 8, 8, false)
@@ -280,7 +296,8 @@ mod tests {
             EventKind::Uprobe(7),
             EventKind::Uretprobe(7),
         ];
-        others.into_iter().chain(calls).collect()
+        let toggles = Toggle::ALL.map(EventKind::Preemptirq);
+        others.into_iter().chain(toggles).chain(calls).collect()
     }
 
     #[test]

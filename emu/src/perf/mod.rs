@@ -8,7 +8,7 @@
 //! ```
 //!
 //! * [`event`]: parsing of `-e` and the attributes of an event.
-//! * [`breakpoint`]: what a processor can watch.
+//! * [`breakpoint`]: what a processor can watch. [`toggle`]: interrupts and preemption, off and on.
 //! * [`context`]: which events are open on a task or a CPU.
 //! * [`attr`], [`opened`], [`ring`]: events that a guest opens: what the kernel takes, what it
 //!   keeps of them, the ring buffer that the guest maps.
@@ -48,3 +48,4 @@ pub mod session_attr;
 pub mod session_encode;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod toggle;

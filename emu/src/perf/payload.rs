@@ -36,6 +36,7 @@ const fn kind_of(raw: &Raw) -> EventKind {
         Raw::ProcessExec { .. } => EventKind::ProcessExec,
         Raw::SchedSwitch { .. } => EventKind::SchedSwitch,
         Raw::SchedWaking { .. } => EventKind::SchedWaking,
+        Raw::Preemptirq { toggle, .. } => EventKind::Preemptirq(*toggle),
         Raw::FpuRegsActivated { .. } => EventKind::FpuRegsActivated,
         Raw::Probe { kind, .. } | Raw::Return { kind, .. } => *kind,
     }
@@ -91,6 +92,9 @@ fn push_fields(b: &mut Vec<u8>, raw: &Raw) {
         Raw::SchedWaking { comm, pid, target_cpu } => {
             push_comm(b, comm);
             push_ints(b, &[*pid as i32, DEFAULT_PRIO, *target_cpu]);
+        }
+        Raw::Preemptirq { caller_offs, parent_offs, .. } => {
+            push_ints(b, &[*caller_offs, *parent_offs]);
         }
         // load_fpu; without XSAVE there are no features.
         Raw::FpuRegsActivated { fpu } => push_words(b, &[*fpu, 1, 0, 0]),

@@ -9,6 +9,7 @@
 use arch::{Arch, Sysno};
 
 use crate::perf::breakpoint::Breakpoint;
+use crate::perf::toggle::Toggle;
 
 /// Context markers inside a callchain (`enum perf_callchain_context`).
 pub mod context {
@@ -166,6 +167,15 @@ pub enum Raw {
         pid: u32,
         /// The CPU that it was on last.
         target_cpu: i32,
+    },
+    /// `preemptirq:*`
+    Preemptirq {
+        /// Which.
+        toggle: Toggle,
+        /// Who turned it, from the beginning of the kernel's text on.
+        caller_offs: i32,
+        /// Its caller, likewise.
+        parent_offs: i32,
     },
     /// `x86_fpu:x86_fpu_regs_activated`
     FpuRegsActivated {
@@ -430,6 +440,8 @@ pub enum EventKind {
     SchedSwitch,
     /// Tracepoint `sched:sched_waking`
     SchedWaking,
+    /// Tracepoint `preemptirq:*`
+    Preemptirq(Toggle),
     /// Tracepoint `x86_fpu:x86_fpu_regs_activated`
     FpuRegsActivated,
     /// A user probe, by the number of its place.
@@ -504,6 +516,8 @@ pub struct Session {
     pub wide: u64,
     /// Switches of tasks are recorded.
     pub switches: bool,
+    /// Children do not get their parent's events (`-i`).
+    pub no_inherit: bool,
     /// The command line that is written into the file's header.
     pub cmdline: Vec<String>,
     /// Kernel symbols.

@@ -36,6 +36,8 @@ pub struct Perf {
     pub uprobes: Vec<ProbePlace>,
     /// There are probes of kernel functions among the session's events.
     pub kprobes: bool,
+    /// There is a tracepoint of interrupts or preemption, or has been.
+    pub preemptirq: bool,
     /// There are hardware breakpoints, or have been.
     pub has_breakpoints: bool,
     /// Those that the CPU watches now, as it is told of them.
@@ -63,6 +65,7 @@ impl Perf {
         let totals: Vec<Counter> = session.events.iter().map(Counter::new).collect();
         let last_id = totals.len() as u64;
         let encoder = Encoder::new(Attr::all(&session));
+        let preemptirq = session.events.iter().any(|e| matches!(e.kind, EventKind::Preemptirq(_)));
         let times = vec![Totals::default(); totals.len()];
         let callchains = Buffers::default();
         let with = session.events.iter().filter(|event| event.callchain);
@@ -79,6 +82,7 @@ impl Perf {
             taken: 0,
             uprobes: Vec::new(),
             kprobes: false,
+            preemptirq,
             has_breakpoints: false,
             armed: Vec::new(),
             opened: Vec::new(),

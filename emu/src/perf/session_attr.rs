@@ -45,6 +45,9 @@ impl Attr {
             .zip(&session.events)
             .map(|(id, event)| Attr::new(session.arch, event, id, several))
             .collect();
+        if session.no_inherit {
+            attrs.iter_mut().for_each(|attr| attr.flags &= !flag::INHERIT);
+        }
         if let (Some(first), true) = (attrs.first_mut(), session.wants_data_mappings()) {
             first.flags |= flag::MMAP_DATA;
         }
@@ -157,6 +160,7 @@ fn kind_and_config(kind: EventKind) -> (u32, u64) {
         | EventKind::ProcessExec
         | EventKind::SchedSwitch
         | EventKind::SchedWaking
+        | EventKind::Preemptirq(_)
         | EventKind::FpuRegsActivated
         | EventKind::Uprobe(_)
         | EventKind::Uretprobe(_)

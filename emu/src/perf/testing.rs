@@ -32,6 +32,7 @@ pub fn session(arch: Arch, events: Vec<Event>) -> Session {
         cpus: 2,
         wide: 0,
         switches: false,
+        no_inherit: false,
         cmdline: vec!["emu".into(), "run".into()],
         kernel_symbols: vec![symbol(0xffff_ffff_8100_1000, "do_syscall_64")],
     }

@@ -543,7 +543,7 @@ static void refused(void)
 	attr.sample_freq = 1000000;
 	REFUSED(EINVAL);
 	attr.type = PERF_TYPE_BREAKPOINT;
-	REFUSED(ENOENT);
+	REFUSED(EINVAL);
 	attr.type = 1000;
 	REFUSED(ENOENT);
 	attr.sample_type = PERF_SAMPLE_CALLCHAIN;

@@ -81,6 +81,7 @@ pub fn session(arch: Arch, events: Vec<Event>) -> Session {
         cpus: 2,
         wide: 0,
         switches: false,
+        no_inherit: false,
         cmdline,
         kernel_symbols: kernel(arch),
     }

@@ -95,7 +95,8 @@ impl State {
             opened.attr.has(flag::INHERIT) && (is_thread || !opened.attr.has(flag::INHERIT_THREAD))
         };
         let State { task, perf, .. } = self;
-        task.events.inherited(wanted, || perf.next_id())
+        let session = !perf.session.no_inherit;
+        task.events.inherited(session, wanted, || perf.next_id())
     }
 
     /// `perf_event_exec`: events that wait for it are on, those that may not see it are gone.

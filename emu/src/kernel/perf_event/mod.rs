@@ -11,7 +11,7 @@
 //!   wake-ups and signals; [`output`]: what goes into a ring; [`contexts`]: changes of instances,
 //!   wherever they are; the end of events that nobody can reach.
 //!
-//! Not modelled, and refused: raw and cache events of the PMU, breakpoints, software events but
+//! Not modelled, and refused: raw and cache events of the PMU, breakpoints in kernel memory, software events but
 //! those that a session has and the dummy, events of a control group, AUX areas, branch stacks,
 //! signals by `sigtrap`, filters and BPF programs. A program may store into the pages of records,
 //! which Linux answers with SIGBUS. Of interrupted kernel code only pc, sp and frame pointer are

@@ -5,15 +5,16 @@ use std::rc::Rc;
 
 use arch::Errno;
 
-use crate::kernel::State;
 use crate::kernel::syscalls::SysResult;
 use crate::kernel::task::rlimit;
 use crate::kernel::vfs::open_file::flags as open_flags;
 use crate::kernel::vfs::{Node, OpenFile};
+use crate::kernel::{State, hw_breakpoint};
 use crate::perf::abi::{flag, sample_type};
 use crate::perf::attr::{Attr, AttrError, SIZE};
 use crate::perf::context::{Instance, Switch};
 use crate::perf::opened::{EventFile, Notify, Opened, Target, Totals};
+use crate::perf::record::EventKind;
 
 /// `PERF_FLAG_*`
 mod perf_flag {
@@ -58,6 +59,10 @@ pub fn open(s: &mut State, a: [u64; 6]) -> SysResult {
     check_cpu(s, pid, cpu)?;
     let on_task = matches!(target, Target::Task(..));
     let kind = attr.event_kind(s.arch, rights, on_task).map_err(AttrError::errno)?;
+    if let EventKind::Breakpoint(breakpoint) = kind {
+        hw_breakpoint::has_slot(s, breakpoint, target).map_err(AttrError::errno)?;
+        attr.check_breakpoint(kind, s.arch).map_err(AttrError::errno)?;
+    }
     let clock = attr.clock(kind).map_err(AttrError::errno)?;
     if !on_task {
         rights.cpu().map_err(AttrError::errno)?;
@@ -185,6 +190,8 @@ fn install(
     let switch = Switch::new(on, on_exec, opened.id);
     let instance = Instance::of_guest(opened, switch);
     s.change_context(opened.target, |context, _| context.instances.push(instance));
+    s.perf.has_breakpoints |= matches!(opened.event.kind, EventKind::Breakpoint(_));
+    s.perf.preemptirq |= matches!(opened.event.kind, EventKind::Preemptirq(_));
     s.perf.opened.push(opened.clone());
     Ok(fd as u64)
 }

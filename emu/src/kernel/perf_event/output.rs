@@ -19,7 +19,7 @@ use crate::perf::encode::{Body, Fields, SampleId};
 use crate::perf::opened::{Opened, Target};
 use crate::perf::payload;
 use crate::perf::reader::Written;
-use crate::perf::record::{FileId, Record, Sample};
+use crate::perf::record::{EventKind, FileId, Record, Sample};
 use crate::perf::ring::{self, How};
 use crate::perf::session::Perf;
 
@@ -64,6 +64,9 @@ impl State {
     /// A record of the session goes into the CPU's ring, and from there into the profile. Without a
     /// slow reader there is always room. Whether it was written.
     pub fn record_in_profile(&mut self, record: Record) -> bool {
+        if self.is_not_followed(&record) {
+            return false;
+        }
         let (now, cpu) = (self.cpu.clock, self.cpu.id);
         let Perf { rings, encoder, records, .. } = &mut self.perf;
         let Some(rings) = rings else {
@@ -87,6 +90,18 @@ impl State {
             self.cpu.irq_work.queue_wakeup();
         }
         true
+    }
+
+    /// A record that tells of a task or its mappings, written by a task that has not inherited the
+    /// session's events: no event is there to get it.
+    fn is_not_followed(&self, record: &Record) -> bool {
+        let session = &self.perf.session;
+        let tells = matches!(
+            record,
+            Record::Comm { .. } | Record::Mmap2 { .. } | Record::Fork { .. } | Record::Exit { .. }
+        );
+        let has = || self.task.events.instances.iter().any(|i| i.opened().is_none());
+        session.no_inherit && !session.system_wide() && tells && !has()
     }
 
     /// The same, without the profile.
@@ -218,7 +233,11 @@ impl State {
             mode: sample.mode,
             ip: sample.ip,
             id: self.own_id(event, instance.switch.stream_id),
-            addr: 0,
+            // `perf_bp_event`; the address of a page fault is not kept.
+            addr: match instance.event.kind {
+                EventKind::Breakpoint(breakpoint) => breakpoint.addr,
+                _ => 0,
+            },
             period: sample.period,
             read: &values,
             callchain: &sample.callchain,

@@ -379,3 +379,51 @@ fn callchain_sysctls_are_busy_while_an_event_has_callchains() {
     let plain = open(&mut lab, Asked { period: 1000, samples: 1, ..Asked::default() });
     assert_eq!(write(&mut lab, b"127"), Ok(3), "{plain} has no callchains");
 }
+
+/// `bp_type`, `bp_addr`, `bp_len`.
+fn breakpoint(lab: &mut Lab, bp_type: u32, addr: u64, len: u64) -> Result<u64, Errno> {
+    let asked =
+        Asked { period: 1, samples: sample_type::IP | sample_type::ADDR, ..Asked::default() };
+    let at = put(lab, asked);
+    lab.put(at, &5u32.to_le_bytes());
+    lab.put(at + 8, &[0; 8]);
+    lab.put(at + 52, &bp_type.to_le_bytes());
+    lab.put(at + 56, &addr.to_le_bytes());
+    lab.put(at + 64, &len.to_le_bytes());
+    lab.call(Sysno::PerfEventOpen, [at, 0, NONE, NONE, 0])
+}
+
+/// `hw_breakpoint_event_init`: as many as the processor has, of what it can watch.
+#[test]
+fn breakpoints_are_taken_as_the_processor_has_them() {
+    const READ: u32 = 1;
+    const WRITE: u32 = 2;
+    const BOTH: u32 = 3;
+    const EXECUTE: u32 = 4;
+    for arch in Arch::ALL {
+        let mut lab = Lab::of(arch);
+        for (bp_type, addr, len) in [(0, AT, 4), (7, AT, 4), (5, AT, 4), (WRITE, AT, 9)] {
+            let answer = breakpoint(&mut lab, bp_type, addr, len);
+            assert_eq!(answer, Err(Errno::EINVAL), "{arch}: {bp_type} {len}");
+        }
+        // Kernel memory, whose accesses the event has to leave out.
+        let answer = breakpoint(&mut lab, WRITE, arch.task_size(), 8);
+        assert_eq!(answer, Err(Errno::EINVAL), "{arch}");
+        let alone = breakpoint(&mut lab, READ, AT, 8);
+        assert_eq!(alone.is_ok(), arch == Arch::Aarch64, "{alone:?}");
+        let alone = alone.ok();
+        let mut open: Vec<u64> = alone.into_iter().collect();
+        while open.len() < 4 {
+            open.push(breakpoint(&mut lab, BOTH, AT + 8 * open.len() as u64, 8).unwrap());
+        }
+        assert_eq!(breakpoint(&mut lab, WRITE, AT, 8), Err(Errno::ENOSPC), "{arch}");
+        let code = breakpoint(&mut lab, EXECUTE, AT, 8);
+        match arch {
+            Arch::X86_64 => assert_eq!(code, Err(Errno::ENOSPC)),
+            Arch::Aarch64 => assert!(code.is_ok(), "{code:?}"),
+        }
+        lab.ok(Sysno::Close, [open[3]]);
+        lab.state.release_events();
+        assert!(breakpoint(&mut lab, WRITE, AT, 8).is_ok(), "{arch}");
+    }
+}

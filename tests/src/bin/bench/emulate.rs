@@ -129,6 +129,7 @@ fn session(setup: &Setup<'_>) -> Result<impl FnOnce(Arch) -> Session + use<>> {
         cpus,
         wide: 0,
         switches: false,
+        no_inherit: false,
         cmdline: vec!["bench".to_owned()],
         kernel_symbols: symbols::all(arch),
     })
