@@ -62,6 +62,11 @@ impl DeferringOptions {
         }
         state.unwind.failing_pages = self.fail_cache_page.unwrap_or_default();
         state.config.page_out = self.page_out.unwrap_or_default();
+        if !self.tracers.is_empty() && !state.unwind.available(state.arch) {
+            let message = "--tracer: the kernel of aarch64 has no deferred unwinder (Linux 7.3), so \
+                           that a tracer cannot register; use --call-graph sframe or sframe,defer";
+            return Err(Failure::new(status::FAILURE, message));
+        }
         let plans = self.tracers.iter().flat_map(|t| std::iter::repeat_n(t.plan, t.count));
         for plan in plans {
             if state.tracers.len() == tracer::MOST || state.attach(plan).is_none() {

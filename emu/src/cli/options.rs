@@ -18,7 +18,8 @@ use crate::cli::replay::ReplayOptions;
 use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
 use crate::cli::values::{
-    address, call_graph, frequency, mmap_pages, pmu_irq, positive, seed, sysctl, variable, vdso,
+    address, call_graph, frequency, mmap_pages, period, pmu_irq, positive, seed, sysctl, variable,
+    vdso,
 };
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
@@ -249,7 +250,7 @@ pub struct SamplingOptions {
     #[arg(short = 'e', long = "event", value_name = "EVENTS", default_value = "cycles")]
     pub events: Vec<String>,
     /// Take a sample every N events (suffixes k, M, G)
-    #[arg(short = 'c', long, value_name = "N", value_parser = positive, conflicts_with = "freq")]
+    #[arg(short = 'c', long, value_name = "N", value_parser = period, conflicts_with = "freq")]
     pub count: Option<u64>,
     /// Take about N samples a second of virtual time, at most 100k [default: 4000, but
     /// every hit of a tracepoint]
@@ -516,16 +517,17 @@ impl SamplingOptions {
         Ok(())
     }
 
-    /// The events to open.
+    /// The events to open. As perf does, with a lower frequency than it would take by itself if the
+    /// kernel's limit is below.
     ///
     /// # Errors
     ///
     /// [`EventError`] for a word that names none.
-    pub fn events(&self) -> Result<Vec<Event>, EventError> {
+    pub fn events(&self, machine: &MachineOptions) -> Result<Vec<Event>, EventError> {
         let rate = match (self.count, self.freq) {
             (Some(period), _) => Rate::Period(period),
             (None, Some(frequency)) => Rate::Frequency(frequency),
-            (None, None) => Rate::Frequency(DEFAULT_FREQUENCY),
+            (None, None) => Rate::Frequency(machine.most_samples().min(DEFAULT_FREQUENCY)),
         };
         let defaults = Defaults {
             rate,
@@ -555,6 +557,17 @@ const DEFAULT_FREQUENCY: u64 = 4000;
 /// Whether `-o` names standard output.
 pub fn is_stdout(file: &OsStr) -> bool {
     file.as_bytes() == b"-"
+}
+
+impl MachineOptions {
+    /// The kernel's limit on frequencies, if it was changed.
+    fn most_samples(&self) -> u64 {
+        let rates = self.sysctl.iter().filter_map(|setting| match setting {
+            Sysctl::MaxSampleRate(rate) => Some(*rate),
+            _ => None,
+        });
+        rates.last().unwrap_or(u64::MAX)
+    }
 }
 
 #[cfg(test)]

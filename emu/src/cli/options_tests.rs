@@ -23,7 +23,7 @@ fn options_may_follow_a_name() {
     assert_eq!(o.command, ["demo", "x", "-c", "5"]);
     let o = read(&["-e", "cycles:u", "demo", "-c", "5", "-o", "-"]);
     assert_eq!((o.sampling.count, o.command.len()), (Some(5), 1));
-    assert_eq!(o.sampling.events().unwrap()[0].name, "cycles:u");
+    assert_eq!(o.sampling.events(&o.machine).unwrap()[0].name, "cycles:u");
     for guests_own in [&["--", "demo", "-c", "5"][..], &["./demo", "-c", "5"], &["no", "-c", "5"]] {
         let o = read(guests_own);
         assert_eq!((o.sampling.count, o.command.len()), (None, 3));
@@ -50,7 +50,7 @@ fn the_definition_is_consistent() {
 #[test]
 fn defaults_are_those_of_the_help() {
     let o = run(&[]);
-    let events = o.sampling.events().unwrap();
+    let events = o.sampling.events(&o.machine).unwrap();
     assert_eq!(events.len(), 1);
     assert_eq!((events[0].kind, events[0].rate), (EventKind::Cycles, Rate::Frequency(4000)));
     assert!(events[0].callchain && events[0].max_stack == 0);
@@ -74,11 +74,11 @@ fn what_follows_the_guest_is_its_own() {
 #[test]
 fn events_are_lists_and_repeat() {
     let o = run(&["-e", "cycles:u,faults", "-e", "raw_syscalls:sys_enter", "-F", "99"]);
-    let events = o.sampling.events().unwrap();
+    let events = o.sampling.events(&o.machine).unwrap();
     assert_eq!(events.len(), 3);
     assert!(events.iter().all(|e| e.rate == Rate::Frequency(99)));
     let o = run(&["-e", "cycles,raw_syscalls:sys_exit", "--no-call-graph"]);
-    let events = o.sampling.events().unwrap();
+    let events = o.sampling.events(&o.machine).unwrap();
     assert_eq!(events[1].rate, Rate::Period(1));
     assert!(!events[0].callchain);
     assert!(run(&["-e", "cycels"]).sampling.events().is_err());
@@ -88,7 +88,7 @@ fn events_are_lists_and_repeat() {
 fn call_graphs() {
     let o = run(&["-g", "--call-graph", "fp", "--max-stack=1024"]);
     assert_eq!(o.sampling.call_graph, Some(CallGraph::Fp));
-    let events = o.sampling.events().unwrap();
+    let events = o.sampling.events(&o.machine).unwrap();
     assert!(events[0].callchain && events[0].max_stack == 1024);
     assert!(run(&["--call-graph=fp,defer"]).sampling.events().unwrap()[0].defer);
     let user_stack = |how| run(&["--call-graph", how]).sampling.events().unwrap()[0].user_stack;

@@ -122,8 +122,10 @@ pub fn prepare(
         .sampling
         .check_limits(&options.machine)
         .map_err(|e| Failure::new(status::FAILURE, e))?;
-    let events =
-        options.sampling.events().map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
+    let events = options
+        .sampling
+        .events(&options.machine)
+        .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     let sampling = &options.sampling;
     let scope = sampling.scope(options.machine.cpus);
     let scope = scope.map_err(|e| Failure::new(status::FAILURE, e))?;

@@ -36,6 +36,20 @@ pub fn positive(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A sampling period.
+///
+/// # Errors
+///
+/// In words, what to write instead.
+pub fn period(text: &str) -> Result<u64, String> {
+    match positive(text)? {
+        n if n > i64::MAX as u64 => {
+            Err(format!("the kernel takes periods up to {}; it says EINVAL", i64::MAX))
+        }
+        n => Ok(n),
+    }
+}
+
 /// Samples a second, up to the kernel's limit.
 ///
 /// # Errors

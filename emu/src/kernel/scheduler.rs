@@ -170,7 +170,8 @@ impl State {
         }
         self.account();
         let now = self.cpu.clock;
-        self.record_switch(true, preempted);
+        let other = self.task_of(next).map_or((0, 0), |t| (t.pid, t.tid));
+        self.record_switch(true, preempted, other);
         self.task.events.sched_out(now);
     }
 
@@ -178,6 +179,7 @@ impl State {
     /// that leaves; if it was woken on its way, it waits for its turn.
     fn switch_to(&mut self, next: TaskId, preempted: bool) {
         let (cpu, me) = (self.cpu.id, self.task.id);
+        self.cpu.before = (self.task.pid, self.task.tid);
         let runnable = (preempted || self.task.is_runnable()) && !self.task.is_idle();
         let stays = runnable && self.task.may_run_on(cpu);
         self.task.place = if stays { Place::Queued(cpu) } else { Place::Off(cpu) };
@@ -216,7 +218,7 @@ impl State {
         self.assign_counters();
         self.start_tick();
         self.start_slice();
-        self.record_switch(false, false);
+        self.record_switch(false, false, self.cpu.before);
         self.reap();
     }
 
@@ -397,22 +399,19 @@ impl State {
         self.tracepoint(EventKind::SchedWaking, raw);
     }
 
-    /// `PERF_RECORD_SWITCH` of the present task, if it was asked for.
-    fn record_switch(&mut self, out: bool, preempted: bool) {
+    /// `PERF_RECORD_SWITCH` of the present task, or `_CPU_WIDE` with the `other` one, if it was asked
+    /// for.
+    fn record_switch(&mut self, out: bool, preempted: bool, other: (u32, u32)) {
         if self.instances_are_none() {
             return;
         }
-        let record = Record::Switch {
-            pid: self.task.pid,
-            tid: self.task.tid,
-            time: self.cpu.clock,
-            cpu: self.cpu.id,
-            out,
-            preempted: out && preempted,
-        };
-        self.record_in_rings(&record);
+        let (pid, tid) = (self.task.pid, self.task.tid);
+        let (time, cpu, preempted) = (self.cpu.clock, self.cpu.id, out && preempted);
+        let record = |other| Record::Switch { pid, tid, time, cpu, out, preempted, other };
+        self.record_in_rings(&record(Some(other)));
         if self.perf.session.switches && self.is_profiled() {
-            self.record_in_profile(record);
+            let wide = self.perf.session.system_wide();
+            self.record_in_profile(record(wide.then_some(other)));
         }
     }
 }

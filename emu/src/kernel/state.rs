@@ -172,6 +172,8 @@ pub struct Cpu {
     pub since: Time,
     /// When it was last accounted for.
     pub accounted: Time,
+    /// Process and thread that it ran before the present task.
+    pub before: (u32, u32),
     /// The timer of the time slice runs.
     pub slice: Option<crate::kernel::timers::TimerId>,
     /// The kernel's timers.
@@ -215,6 +217,7 @@ impl Cpu {
             resched_ipi: false,
             since: 0,
             accounted: 0,
+            before: (0, 0),
             slice: None,
             timers: Timers::default(),
             tick: crate::kernel::throttle::Ticking::default(),

@@ -54,6 +54,8 @@ pub enum Hazard {
     CoarseClock,
     /// The task's events were gone before its stack.
     TornDown,
+    /// The task's stack was captured on a CPU that is not sampled.
+    Elsewhere,
 }
 
 impl Hazard {
@@ -81,6 +83,7 @@ impl Hazard {
             Hazard::Again => "RV12",
             Hazard::CoarseClock => "RV1",
             Hazard::TornDown => "E-17",
+            Hazard::Elsewhere => "CPU filter",
             Hazard::Shared => "RV9",
         }
     }
@@ -149,6 +152,9 @@ impl Hazard {
                  is never captured"
             }
             Hazard::CoarseClock => "the clock showed the same at two entries",
+            Hazard::Elsewhere => {
+                "the task went on, and its stack was captured, on a CPU that is not sampled"
+            }
             Hazard::TornDown => "the task's events were torn down before its stack was captured",
         }
     }

@@ -47,9 +47,8 @@
 //!   taken only by what the most ever was.
 //! * 45: the samples of a guest's own events, whose rings it reads itself; of these only that a
 //!   software event is never throttled.
-//! * 36 and 37 of several sessions; records that are lost; samples that only some CPUs see.
-//! * Hazards of failing allocations (H5, H15), which the model has not, and of threads that never
-//!   go back to user mode (H21): a break by one of them would not be explained. H12, of a capture
+//! * 36 and 37 of several sessions; records that are lost.
+//! * Hazards of threads that never go back to user mode (H21), which the model has not. H12, of a capture
 //!   without a request, and H13, a cancelling from within a callback, break no law that is
 //!   watched; H16 is harmless.
 //! * 35 of the file's bytes and 47 of the written profile: tests read them back.

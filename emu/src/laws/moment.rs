@@ -23,8 +23,8 @@ pub struct Machine {
     pub cpus: u32,
     /// The deferred unwinder's clock.
     pub clock: Clock,
-    /// The events are those of CPUs, not of tasks.
-    pub wide: bool,
+    /// The events are those of these CPUs, a bit each; 0: they are those of tasks.
+    pub wide: u64,
     /// Samples of an event that may be in a tick, if that is limited.
     pub most_samples: Option<u64>,
 }

@@ -134,7 +134,7 @@ impl Monitor for OneRecord {
                 continue;
             }
             let kinds: &[Hazard] = match records {
-                0 => &[Hazard::H1, Hazard::TornDown, Hazard::Shared],
+                0 => &[Hazard::H1, Hazard::TornDown, Hazard::Shared, Hazard::Elsewhere],
                 _ => &[Hazard::Again, Hazard::CoarseClock],
             };
             let (cookie, has) = (stack.cookie, format!("{records} records"));

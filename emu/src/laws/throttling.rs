@@ -77,7 +77,7 @@ impl Limit {
         let index = record.event();
         let Some(event) = m.now.events.get(index) else { return };
         let limited = event.kind.interrupts();
-        let of = match m.machine.wide {
+        let of = match m.machine.wide != 0 {
             true => Counted::Cpu(cpu, index),
             false => Counted::Task(tid, index),
         };

@@ -51,7 +51,7 @@ impl Handle {
             mode: Mode::of(&*state.unwind.design),
             cpus: state.perf.session.cpus,
             clock: state.unwind.clock,
-            wide: state.perf.session.system_wide(),
+            wide: state.perf.session.wide,
             most_samples: state.most_samples(),
         };
         let watch = Watch {

@@ -116,11 +116,15 @@ impl Body {
                 let bytes = task_body(*pid, *ppid, *tid, *ptid, *time);
                 body(record::EXIT, 0, bytes, *pid, *tid)
             }
-            // `PERF_RECORD_SWITCH`: all is in the header and the trailer.
-            Record::Switch { pid, tid, out: left, preempted, .. } => {
+            // All of `PERF_RECORD_SWITCH` is in the header and the trailer.
+            Record::Switch { pid, tid, out: left, preempted, other, .. } => {
                 let left = if *left { misc::SWITCH_OUT } else { 0 };
                 let preempted = if *preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
-                body(record::SWITCH, left | preempted, Vec::new(), *pid, *tid)
+                let (kind, bytes) = match other {
+                    Some((pid, tid)) => (record::SWITCH_CPU_WIDE, pair(*pid, *tid).to_vec()),
+                    None => (record::SWITCH, Vec::new()),
+                };
+                body(kind, left | preempted, bytes, *pid, *tid)
             }
             Record::CallchainDeferred { pid, tid, cookie, ips, .. } => {
                 let mut bytes = cookie.to_le_bytes().to_vec();

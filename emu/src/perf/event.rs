@@ -71,6 +71,14 @@ pub enum EventError {
         /// The call.
         call: Sysno,
     },
+    /// A tracepoint of x86_64 alone.
+    #[error("event {name:?}: {arch} has no such tracepoint; see --arch")]
+    OfX86 {
+        /// As typed.
+        name: String,
+        /// The guest's architecture.
+        arch: Arch,
+    },
     /// No words of a breakpoint.
     #[error("event {name:?}: a breakpoint is mem:ADDRESS[/LENGTH][:r|w|rw|x]")]
     Breakpoint {
@@ -245,9 +253,12 @@ pub fn parse(list: &str, defaults: Defaults) -> Result<Vec<Event>, EventError> {
 ///
 /// # Errors
 ///
-/// [`EventError::NotOnArch`]
+/// [`EventError::NotOnArch`], [`EventError::OfX86`]
 pub fn check(events: &[Event], arch: Arch) -> Result<(), EventError> {
     for event in events {
+        if event.kind == EventKind::FpuRegsActivated && arch != Arch::X86_64 {
+            return Err(EventError::OfX86 { name: event.name.clone(), arch });
+        }
         let (EventKind::SysEnterOf(call) | EventKind::SysExitOf(call)) = event.kind else {
             continue;
         };

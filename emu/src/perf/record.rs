@@ -1,10 +1,8 @@
-//! Profile records: what a session hands to an exporter, one by one and in
-//! time order.
+//! Profile records: what a session hands to an exporter, one by one and in time order.
 //!
-//! The kernel's `PERF_RECORD_*` types, reduced to their meaning; an exporter
-//! ([`crate::export`]) gives them their bytes or text. Addresses in a callchain
-//! are raw kernel values: context markers of [`context`] included, return
-//! addresses not decremented.
+//! The kernel's `PERF_RECORD_*` types, reduced to their meaning; an exporter ([`crate::export`])
+//! gives them their bytes or text. Addresses in a callchain are raw kernel values: context markers
+//! of [`context`] included, return addresses not decremented.
 
 use arch::{Arch, Sysno};
 
@@ -342,6 +340,8 @@ pub enum Record {
         out: bool,
         /// Although it could go on.
         preempted: bool,
+        /// Of a CPU's event: process and thread that runs next, or ran before.
+        other: Option<(u32, u32)>,
     },
     /// `PERF_RECORD_LOST`: records found no room in the CPU's ring before this one.
     Lost {

@@ -43,6 +43,11 @@ struct Track {
     flow: Option<(u64, bool)>,
 }
 
+/// The thread number of a line's track: of the idle tasks, which all are 0, that of the CPU.
+const fn track_of(line: &Line<'_>) -> u32 {
+    if line.tid == 0 { line.cpu } else { line.tid }
+}
+
 impl Chrome {
     /// With the function names of `arch`.
     pub const fn new(arch: Arch) -> Chrome {
@@ -56,14 +61,14 @@ impl Chrome {
 
     /// The names of a task, when it is first seen.
     fn introduce(&mut self, out: &mut dyn Write, line: &Line<'_>) -> io::Result<()> {
-        if self.tracks.contains_key(&line.tid) {
+        if self.tracks.contains_key(&track_of(line)) {
             return Ok(());
         }
         let track = Track { pid: line.pid, open: Vec::new(), last: line.began, flow: None };
-        self.tracks.insert(line.tid, track);
+        self.tracks.insert(track_of(line), track);
         let comm = String::from_utf8_lossy(line.comm);
         for name in ["process_name", "thread_name"] {
-            let (pid, tid) = (line.pid, line.tid);
+            let (pid, tid) = (line.pid, track_of(line));
             let event = json!({"ph": "M", "name": name, "pid": pid, "tid": tid,
                 "args": {"name": comm}});
             self.event(out, &event)?;
@@ -86,18 +91,18 @@ impl Chrome {
     /// Closes and opens slices until those of the functions on the stack are open; what only
     /// returns is left open.
     fn open(&mut self, out: &mut dyn Write, line: &Line<'_>) -> io::Result<()> {
-        let Some(track) = self.tracks.get(&line.tid) else { return Ok(()) };
+        let Some(track) = self.tracks.get(&track_of(line)) else { return Ok(()) };
         let same = track.open.iter().zip(line.functions).take_while(|(a, b)| a == b).count();
         if same == line.functions.len() && line.what != What::User {
             return Ok(());
         }
-        self.close(out, line.tid, same, line.began)?;
+        self.close(out, track_of(line), same, line.began)?;
         for function in &line.functions[same..] {
             let event = json!({"ph": "B", "cat": "function", "name": function.name(self.arch),
-                "pid": line.pid, "tid": line.tid, "ts": micros(line.began),
+                "pid": line.pid, "tid": track_of(line), "ts": micros(line.began),
                 "args": {"cpu": line.cpu}});
             self.event(out, &event)?;
-            if let Some(track) = self.tracks.get_mut(&line.tid) {
+            if let Some(track) = self.tracks.get_mut(&track_of(line)) {
                 track.open.push(*function);
             }
         }
@@ -106,7 +111,7 @@ impl Chrome {
 
     /// From the requests for a stack to the callback with it.
     fn flow(&mut self, out: &mut dyn Write, line: &Line<'_>) -> io::Result<()> {
-        let Some(track) = self.tracks.get_mut(&line.tid) else { return Ok(()) };
+        let Some(track) = self.tracks.get_mut(&track_of(line)) else { return Ok(()) };
         let (phase, cookie) = match (line.cookie, track.flow) {
             (Some(Cookie::Asked(cookie)), Some((last, to_come))) if last == cookie => {
                 // Asked for after it was given: nothing comes any more.
@@ -126,7 +131,7 @@ impl Chrome {
             _ => return Ok(()),
         };
         let mut event = json!({"ph": phase, "cat": "deferred", "name": "deferred stack",
-            "id": format!("{}:{cookie:#x}", line.tid), "pid": line.pid, "tid": line.tid,
+            "id": format!("{}:{cookie:#x}", line.tid), "pid": line.pid, "tid": track_of(line),
             "ts": micros(line.began)});
         if phase == "f" {
             event["bp"] = "e".into();
@@ -150,7 +155,7 @@ impl Writer for Chrome {
             What::Call(_) => String::new(),
         };
         if !name.is_empty() {
-            let mut event = json!({"cat": "step", "name": name, "pid": line.pid, "tid": line.tid,
+            let mut event = json!({"cat": "step", "name": name, "pid": line.pid, "tid": track_of(line),
                 "ts": micros(line.began), "args": {"what": line.words, "cpu": line.cpu}});
             if let What::Answer(_) = line.what {
                 (event["ph"], event["s"]) = ("i".into(), "t".into());
@@ -167,8 +172,8 @@ impl Writer for Chrome {
             self.event(out, &event)?;
         }
         self.flow(out, line)?;
-        self.close(out, line.tid, line.functions.len(), line.ended)?;
-        if let Some(track) = self.tracks.get_mut(&line.tid) {
+        self.close(out, track_of(line), line.functions.len(), line.ended)?;
+        if let Some(track) = self.tracks.get_mut(&track_of(line)) {
             track.last = line.ended;
         }
         Ok(())

@@ -51,6 +51,14 @@ fn wants(event: &Opened, record: &Record) -> bool {
     }
 }
 
+/// A switch as a task's event has it, which is not told of the other task.
+fn of_task(mut record: Record) -> Record {
+    if let Record::Switch { other, .. } = &mut record {
+        *other = None;
+    }
+    record
+}
+
 /// An event that gets a record, and its own id there.
 type Receiver = (Rc<Opened>, u64);
 
@@ -109,6 +117,9 @@ impl State {
         for (event, stream_id) in self.guest_receivers(|event| wants(event, record)) {
             let body = match record {
                 Record::Mmap2 { .. } if !event.attr.has(flag::MMAP2) => Body::of_short_mmap(record),
+                Record::Switch { .. } if matches!(event.target, Target::Task(..)) => {
+                    Body::of(&of_task(record.clone()))
+                }
                 _ => Body::of(record),
             };
             if let Some(body) = body {

@@ -52,7 +52,7 @@ impl Script {
             mode,
             cpus: 1,
             clock: Clock { granularity: 100, start: 0, skew: 0 },
-            wide: false,
+            wide: 0,
             most_samples: Some(2),
         };
         let event = Event {
