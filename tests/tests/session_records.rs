@@ -356,11 +356,24 @@ fn perf_knows_what_was_lost() {
     assert_eq!(lost, found.lost, "{text}");
 }
 
+/// The laws know of records that a slow reader has lost.
+#[test]
+fn a_lost_record_explains_a_missing_stack() {
+    for arch in Arch::ALL {
+        let dir = scratch(&format!("lost-laws-{arch}"));
+        let words = ["run", "-q", "--laws", "--arch", arch.name(), "-m", "1", "--reader-rate"];
+        let more = ["1M", "-c", "700", "--call-graph", "sframe,defer", "recursion"];
+        let done = finish(emu(&words).args(more).current_dir(&dir));
+        assert_eq!(done.status, 0, "{}", done.stderr);
+        assert!(done.stderr.contains("LAW-36 by LOST"), "{}", done.stderr);
+    }
+}
+
 #[test]
 fn what_does_not_go_together_is_refused() {
     for (words, why) in [
-        (&["--laws", "--reader-rate", "5"][..], "leave out --reader-rate"),
-        (&["--call-graph", "dwarf", "--format", "folded", "-o", "-"], "use --format perf"),
+        (&["--call-graph", "dwarf", "--format", "folded", "-o", "-"][..], "use --format perf"),
+        (&["--call-graph", "dwarf", "--format", "script"], "use --format perf"),
     ] {
         let done = finish(emu(&["run", "-q"]).args(words).arg("hello"));
         assert_eq!((done.status, done.stdout.as_str()), (125, ""), "{}", done.stderr);
@@ -450,12 +463,16 @@ fn callchains_have_the_budgets_of_the_settings() {
     }
     let refused = |words: &[&str]| finish(emu(&["run", "-q"]).args(words).arg("hello"));
     for (words, why) in [
-        (["--sysctl", "kernel.perf_event_max_sample_rate=100", "-F", "200"], "(100 Hz) exceeded"),
-        (["--sysctl", "kernel.perf_event_max_stack=5", "--max-stack", "6"], "EOVERFLOW"),
-        (["--sysctl", "kernel.perf_event_max_stack=-1", "-c", "5"], "from 0 to 655360"),
-        (["--sysctl", "kernel.perf_event_mlock_kb=5", "-c", "5"], "no setting"),
+        (
+            &["--sysctl", "kernel.perf_event_max_sample_rate=100", "-F", "200"][..],
+            "(100 Hz) exceeded",
+        ),
+        (&["--sysctl", "kernel.perf_event_max_stack=5", "--max-stack", "6"], "EOVERFLOW"),
+        (&["--max-stack", "128"], "EOVERFLOW"),
+        (&["--sysctl", "kernel.perf_event_max_stack=-1", "-c", "5"], "from 0 to 655360"),
+        (&["--sysctl", "kernel.perf_event_mlock_kb=5", "-c", "5"], "no setting"),
     ] {
-        let done = refused(&words);
+        let done = refused(words);
         assert!([2, 125].contains(&done.status), "{words:?}: {}", done.stderr);
         assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
     }

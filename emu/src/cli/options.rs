@@ -24,6 +24,7 @@ use crate::cli::values::{
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
+use crate::perf::callchain::MAX_STACK;
 use crate::perf::event::{self, Defaults, EventError};
 use crate::perf::record::{Event, Rate, UserStack};
 
@@ -299,7 +300,8 @@ pub struct SamplingOptions {
     /// Record no callchains
     #[arg(long)]
     pub no_call_graph: bool,
-    /// Longest callchain, 1 to 1024 addresses [default: 127]
+    /// Longest callchain, 1 to kernel.perf_event_max_stack addresses [default: 127]; for more set
+    /// --sysctl too
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_stack: Option<u16>,
     /// How a counter interrupts: nmi (anywhere) or irq (not where interrupts are off)
@@ -500,19 +502,16 @@ impl SamplingOptions {
     ///
     /// In words: a frequency or a callchain beyond the kernel's limit.
     pub fn check_limits(&self, machine: &MachineOptions) -> Result<(), String> {
-        for setting in &machine.sysctl {
-            match (*setting, self.freq, self.max_stack) {
-                (Sysctl::MaxSampleRate(rate), Some(freq), _) if freq > rate => {
-                    return Err(format!("-F: maximum frequency rate ({rate} Hz) exceeded"));
-                }
-                (Sysctl::MaxStack(limit), _, Some(wanted)) if u32::from(wanted) > limit => {
-                    return Err(format!(
-                        "--max-stack: {wanted} is above kernel.perf_event_max_stack={limit}; \
-                         the kernel says EOVERFLOW"
-                    ));
-                }
-                _ => {}
-            }
+        let rate = machine.most_samples();
+        if self.freq.is_some_and(|freq| freq > rate) {
+            return Err(format!("-F: maximum frequency rate ({rate} Hz) exceeded"));
+        }
+        let limit = machine.max_stack();
+        if let Some(wanted) = self.max_stack.filter(|&wanted| u32::from(wanted) > limit) {
+            return Err(format!(
+                "--max-stack: {wanted} is above kernel.perf_event_max_stack={limit}; the kernel \
+                 says EOVERFLOW; see --sysctl"
+            ));
         }
         Ok(())
     }
@@ -567,6 +566,15 @@ impl MachineOptions {
             _ => None,
         });
         rates.last().unwrap_or(u64::MAX)
+    }
+
+    /// The kernel's limit on callchains.
+    fn max_stack(&self) -> u32 {
+        let limits = self.sysctl.iter().filter_map(|setting| match setting {
+            Sysctl::MaxStack(limit) => Some(*limit),
+            _ => None,
+        });
+        limits.last().unwrap_or(u32::from(MAX_STACK))
     }
 }
 

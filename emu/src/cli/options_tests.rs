@@ -16,6 +16,12 @@ fn read(words: &[&str]) -> RunOptions {
     }
 }
 
+/// What is opened for these words.
+fn events_of(words: &[&str]) -> Result<Vec<Event>, EventError> {
+    let o = run(words);
+    o.sampling.events(&o.machine)
+}
+
 #[test]
 fn options_may_follow_a_name() {
     let o = read(&["demo", "--arch", "aarch64", "x", "-c", "5"]);
@@ -81,7 +87,7 @@ fn events_are_lists_and_repeat() {
     let events = o.sampling.events(&o.machine).unwrap();
     assert_eq!(events[1].rate, Rate::Period(1));
     assert!(!events[0].callchain);
-    assert!(run(&["-e", "cycels"]).sampling.events().is_err());
+    assert!(events_of(&["-e", "cycels"]).is_err());
 }
 
 #[test]
@@ -90,13 +96,13 @@ fn call_graphs() {
     assert_eq!(o.sampling.call_graph, Some(CallGraph::Fp));
     let events = o.sampling.events(&o.machine).unwrap();
     assert!(events[0].callchain && events[0].max_stack == 1024);
-    assert!(run(&["--call-graph=fp,defer"]).sampling.events().unwrap()[0].defer);
-    let user_stack = |how| run(&["--call-graph", how]).sampling.events().unwrap()[0].user_stack;
+    assert!(events_of(&["--call-graph=fp,defer"]).unwrap()[0].defer);
+    let user_stack = |how| events_of(&["--call-graph", how]).unwrap()[0].user_stack;
     assert_eq!(user_stack("dwarf"), UserStack::Dump(8192));
     assert_eq!(user_stack("dwarf,4095"), UserStack::Dump(4096));
     assert_eq!(user_stack("dwarf,0xfff8"), UserStack::Dump(65_528));
     assert_eq!(user_stack("sframe"), UserStack::Sframe);
-    assert!(run(&["--call-graph=dwarf"]).sampling.events().unwrap()[0].exclude_callchain_user);
+    assert!(events_of(&["--call-graph=dwarf"]).unwrap()[0].exclude_callchain_user);
     for size in ["0", "65529", "-8", "x", ""] {
         let said = error(&["--call-graph", &format!("dwarf,{size}")]);
         assert!(said.contains("incorrect stack dump size (max 65528)"), "{said}");
@@ -109,9 +115,9 @@ fn call_graphs() {
     assert!(error(&["--call-graph", "defer"]).contains("use fp,defer"));
     assert!(error(&["--deferred", "magic"]).contains("per-work"));
     assert!(error(&["-g", "--no-call-graph"]).contains("cannot be used with"));
-    let user = run(&["--user-callchains"]).sampling.events().unwrap();
+    let user = events_of(&["--user-callchains"]).unwrap();
     assert!(user[0].exclude_callchain_kernel && !user[0].exclude_callchain_user);
-    let kernel = run(&["--kernel-callchains"]).sampling.events().unwrap();
+    let kernel = events_of(&["--kernel-callchains"]).unwrap();
     assert!(kernel[0].exclude_callchain_user && !kernel[0].exclude_callchain_kernel);
     let both = ["--user-callchains", "--kernel-callchains"];
     assert!(error(&both).contains("cannot be used with"));

@@ -154,11 +154,6 @@ pub fn prepare(
 /// [`Failure`] if the run could not begin, or ended because of us.
 pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     let Job { options, world, destination, .. } = &job;
-    if options.laws && options.sampling.reader_rate.is_some() {
-        let message = "--laws: records that are lost break laws that do not know of it; \
-                       leave out --reader-rate";
-        return Err(Failure::new(status::FAILURE, message));
-    }
     let mut state = prepare(options, world, job.cmdline)?;
     let format = options.output.format;
     let output = destination.open(format)?;

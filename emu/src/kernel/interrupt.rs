@@ -93,6 +93,9 @@ pub fn pmu_in_kernel(k: Kernel) -> Path<'static, ()> {
         let brackets = !nmi || k.arch() == Arch::Aarch64 && saved.irqs_on;
         pmu_handler(&k, at, handler, brackets).await;
         k.leave(inner).await;
+        if !nmi {
+            return end_in_kernel(&k, &saved).await;
+        }
         if brackets && saved.irqs_on {
             k.irqs_go_on(Named::HardirqsOn).await;
         }

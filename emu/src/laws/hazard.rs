@@ -56,6 +56,8 @@ pub enum Hazard {
     TornDown,
     /// The task's stack was captured on a CPU that is not sampled.
     Elsewhere,
+    /// The reader was too slow for the record.
+    Lost,
 }
 
 impl Hazard {
@@ -84,6 +86,7 @@ impl Hazard {
             Hazard::CoarseClock => "RV1",
             Hazard::TornDown => "E-17",
             Hazard::Elsewhere => "CPU filter",
+            Hazard::Lost => "LOST",
             Hazard::Shared => "RV9",
         }
     }
@@ -155,6 +158,7 @@ impl Hazard {
             Hazard::Elsewhere => {
                 "the task went on, and its stack was captured, on a CPU that is not sampled"
             }
+            Hazard::Lost => "the record found no room in the ring",
             Hazard::TornDown => "the task's events were torn down before its stack was captured",
         }
     }

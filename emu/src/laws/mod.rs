@@ -47,7 +47,7 @@
 //!   taken only by what the most ever was.
 //! * 45: the samples of a guest's own events, whose rings it reads itself; of these only that a
 //!   software event is never throttled.
-//! * 36 and 37 of several sessions; records that are lost.
+//! * 36 and 37 of several sessions.
 //! * Hazards of threads that never go back to user mode (H21), which the model has not. H12, of a capture
 //!   without a request, and H13, a cancelling from within a callback, break no law that is
 //!   watched; H16 is harmless.

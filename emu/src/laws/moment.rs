@@ -196,6 +196,8 @@ pub struct Now<'a> {
     pub rings: Vec<RingView>,
     /// Records of the session that were dropped so far.
     pub dropped: u64,
+    /// Some were at this moment.
+    pub drops: bool,
     /// A software event of the task or CPU is throttled.
     pub software_throttled: bool,
     /// Callbacks that it made to tracers other than perf.

@@ -134,7 +134,9 @@ impl Monitor for OneRecord {
                 continue;
             }
             let kinds: &[Hazard] = match records {
-                0 => &[Hazard::H1, Hazard::TornDown, Hazard::Shared, Hazard::Elsewhere],
+                0 => {
+                    &[Hazard::H1, Hazard::TornDown, Hazard::Shared, Hazard::Elsewhere, Hazard::Lost]
+                }
                 _ => &[Hazard::Again, Hazard::CoarseClock],
             };
             let (cookie, has) = (stack.cookie, format!("{records} records"));

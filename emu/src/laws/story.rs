@@ -184,6 +184,9 @@ impl TaskStory {
             Point::ProcessP8Next => self.at = self.at.and_then(|at| after(now, at)),
             Point::DeferredOutput => {
                 let cookie = self.written(now).unwrap_or(self.cookie);
+                if now.drops {
+                    self.note(now, Hazard::Lost, cookie, Some(PERF));
+                }
                 let CpuView { id, .. } = now.cpu;
                 if machine.wide != 0 && (id > 63 || machine.wide >> id & 1 == 0) {
                     self.note(now, Hazard::Elsewhere, cookie, Some(PERF));

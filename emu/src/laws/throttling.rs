@@ -36,8 +36,6 @@ struct Samples {
 #[derive(Debug, Default)]
 pub struct Limit {
     events: BTreeMap<Counted, Samples>,
-    /// Records dropped until now.
-    dropped: u64,
 }
 
 impl Monitor for Limit {
@@ -46,7 +44,7 @@ impl Monitor for Limit {
         if m.now.software_throttled {
             found.push(Broken::new("a software event of the task or CPU is throttled"));
         }
-        let dropped = std::mem::replace(&mut self.dropped, m.now.dropped) != m.now.dropped;
+        let dropped = m.now.drops;
         for record in m.now.records {
             self.record(m, record, (most, dropped), found);
         }

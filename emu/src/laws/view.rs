@@ -87,6 +87,7 @@ fn software_throttled(state: &State) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     records: usize,
+    dropped: u64,
     /// User registers are in the slot: after N1.
     saved: bool,
 }
@@ -100,6 +101,7 @@ impl Seen {
             _ => {}
         }
         let calls = &state.unwind.calls;
+        let dropped = state.perf.rings.as_ref().map_or(0, |rings| rings.lost().iter().sum());
         let now = Now {
             event,
             what,
@@ -116,7 +118,8 @@ impl Seen {
             records: state.perf.since(self.records),
             callchains: state.perf.callchains.view(state.cpu.id, state.config.callchains),
             rings: rings(state),
-            dropped: state.perf.rings.as_ref().map_or(0, |rings| rings.lost().iter().sum()),
+            dropped,
+            drops: dropped != std::mem::replace(&mut self.dropped, dropped),
             software_throttled: software_throttled(state),
             calls: match what {
                 What::Step(Point::CallbackLog) => calls.last().map_or(&[], std::slice::from_ref),

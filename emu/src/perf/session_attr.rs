@@ -45,9 +45,13 @@ impl Attr {
             .zip(&session.events)
             .map(|(id, event)| Attr::new(session.arch, event, id, several))
             .collect();
-        if session.no_inherit {
-            attrs.iter_mut().for_each(|attr| attr.flags &= !flag::INHERIT);
-        }
+        // perf switches the events of CPUs on itself, and these have no children.
+        let without = match (session.system_wide(), session.no_inherit) {
+            (true, _) => flag::INHERIT | flag::ENABLE_ON_EXEC,
+            (false, true) => flag::INHERIT,
+            (false, false) => 0,
+        };
+        attrs.iter_mut().for_each(|attr| attr.flags &= !without);
         if let (Some(first), true) = (attrs.first_mut(), session.wants_data_mappings()) {
             first.flags |= flag::MMAP_DATA;
         }

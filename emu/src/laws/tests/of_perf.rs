@@ -87,7 +87,7 @@ fn law_45_samples_of_a_tick() {
     one().then(Point::Body, |s| s.cpu.ticks = 1).sample(&[]).is_kept();
     throttled().then(Point::Body, |s| says(s, false)).sample(&[]).is_kept();
     // The THROTTLE may be what was dropped.
-    one().also(|s| s.dropped = 1).sample(&[]).is_kept();
+    one().also(|s| s.drops = true).sample(&[]).is_kept();
 }
 
 #[test]
