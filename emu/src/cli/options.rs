@@ -561,20 +561,20 @@ pub fn is_stdout(file: &OsStr) -> bool {
 impl MachineOptions {
     /// The kernel's limit on frequencies, if it was changed.
     fn most_samples(&self) -> u64 {
-        let rates = self.sysctl.iter().filter_map(|setting| match setting {
+        let rate = self.sysctl.iter().rev().find_map(|setting| match setting {
             Sysctl::MaxSampleRate(rate) => Some(*rate),
             _ => None,
         });
-        rates.last().unwrap_or(u64::MAX)
+        rate.unwrap_or(u64::MAX)
     }
 
     /// The kernel's limit on callchains.
     fn max_stack(&self) -> u32 {
-        let limits = self.sysctl.iter().filter_map(|setting| match setting {
+        let limit = self.sysctl.iter().rev().find_map(|setting| match setting {
             Sysctl::MaxStack(limit) => Some(*limit),
             _ => None,
         });
-        limits.last().unwrap_or(u32::from(MAX_STACK))
+        limit.unwrap_or(u32::from(MAX_STACK))
     }
 }
 
