@@ -34,8 +34,6 @@ pub struct Counter {
     pub missed: u64,
     /// Samples wanted a second, for frequency mode.
     frequency: Option<u64>,
-    /// Events counted until the last tick, for frequency mode (`freq_count_stamp`).
-    stamp: u64,
     /// When the last sample was taken, for frequency mode; the first has no interval.
     last: Option<Time>,
 }
@@ -48,7 +46,7 @@ impl Counter {
             Rate::Frequency(f) => (first_period(event.kind, f.max(1)), Some(f.max(1))),
         };
         let left = signed(period);
-        Counter { left, period, total: 0, samples: 0, missed: 0, frequency, stamp: 0, last: None }
+        Counter { left, period, total: 0, samples: 0, missed: 0, frequency, last: None }
     }
 
     /// The counter of the same event in a child: this one's period, from its beginning.
@@ -58,7 +56,6 @@ impl Counter {
             total: 0,
             samples: 0,
             missed: 0,
-            stamp: 0,
             last: None,
             ..self.clone()
         }
@@ -97,38 +94,16 @@ impl Counter {
         period
     }
 
-    /// Frequency mode, at an overflow: if the last one was less than two ticks before.
+    /// Frequency mode (`perf_adjust_period`): towards the period that gives `frequency`
+    /// samples a second, an eighth of the way at a time.
     fn adjust(&mut self, now: Time, frequency: u64) {
         let Some(last) = self.last.replace(now) else { return };
         let elapsed = now.saturating_sub(last);
-        if elapsed > 0 && elapsed < 2 * TICK {
-            self.approach(self.period, elapsed, frequency);
-        }
-    }
-
-    /// Whether its period is to follow ticks: the events of its kind come at no rate that is known.
-    pub const fn adapts(&self, kind: EventKind) -> bool {
-        self.frequency.is_some() && !has_known_rate(kind)
-    }
-
-    /// A tick of the CPU (`perf_adjust_freq_unthr_events`): what was counted since the last one says
-    /// what the period is to be, and the present one is cut to that. (Linux cuts what is eight times
-    /// too long; it begins with a period of 1, and not with one that may be too long.)
-    pub fn tick(&mut self) {
-        let Some(frequency) = self.frequency else { return };
-        let counted = self.total - std::mem::replace(&mut self.stamp, self.total);
-        if counted == 0 {
+        if elapsed == 0 || elapsed >= 2 * TICK {
             return;
         }
-        self.approach(counted, TICK, frequency);
-        self.left = self.left.min(signed(self.period));
-    }
-
-    /// An eighth of the way to the period that gives `frequency`, if `counted` events take
-    /// `elapsed`.
-    fn approach(&mut self, counted: u64, elapsed: Time, frequency: u64) {
-        let wanted =
-            u128::from(counted) * u128::from(HZ) / (u128::from(elapsed) * u128::from(frequency));
+        let wanted = u128::from(self.period) * u128::from(HZ)
+            / (u128::from(elapsed) * u128::from(frequency));
         let delta = (wanted as i128 - i128::from(self.period)).clamp(-(1 << 60), 1 << 60) as i64;
         let step = if delta >= 0 { delta.saturating_add(7) } else { delta - 7 } / 8;
         self.period = (signed(self.period) + step).max(1) as u64;
@@ -139,18 +114,15 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX / 2)
 }
 
-/// Events that come at a rate that is known.
-const fn has_known_rate(kind: EventKind) -> bool {
-    use EventKind::{CpuClock, Cycles, Instructions, TaskClock};
-    matches!(kind, Cycles | Instructions | CpuClock | TaskClock)
-}
-
 /// The period that frequency mode starts with. The kernel starts with 1 and adapts;
 /// here cycles, instructions and time run at a known rate, so that their first period
 /// is the right one.
 fn first_period(kind: EventKind, frequency: u64) -> u64 {
     match kind {
-        kind if has_known_rate(kind) => (HZ / frequency).max(1),
+        EventKind::Cycles
+        | EventKind::Instructions
+        | EventKind::CpuClock
+        | EventKind::TaskClock => (HZ / frequency).max(1),
         // About every sixth instruction branches; adapted from there.
         EventKind::Branches => (HZ / 6 / frequency).max(1),
         _ => 1,
@@ -196,26 +168,6 @@ mod tests {
             assert!(c.count(250_000));
             assert_eq!(c.take(i * 250_000), 250_000);
         }
-    }
-
-    /// Overflows that are too seldom for [`Counter::adjust`]: ticks bring the period down.
-    #[test]
-    fn ticks_adapt_what_overflows_too_seldom() {
-        let mut c = Counter::new(&event(EventKind::Branches, Rate::Frequency(1000)));
-        let first = c.period;
-        let mut samples = 0;
-        for tick in 1..=100 {
-            // 2.5 events a microsecond: a period of 2500 gives 1000 samples a second.
-            for part in 1..=40 {
-                if c.count(250) {
-                    c.take((tick - 1) * TICK + part * TICK / 40);
-                    samples += 1;
-                }
-            }
-            c.tick();
-        }
-        assert!(first > 100_000 && (2000..3000).contains(&c.period), "{first}, then {}", c.period);
-        assert!((200..450).contains(&samples), "{samples} of 400");
     }
 
     #[test]
