@@ -561,20 +561,25 @@ pub fn is_stdout(file: &OsStr) -> bool {
 impl MachineOptions {
     /// The kernel's limit on frequencies, if it was changed.
     fn most_samples(&self) -> u64 {
-        let rate = self.sysctl.iter().rev().find_map(|setting| match setting {
+        let rate = |setting: &Sysctl| match setting {
             Sysctl::MaxSampleRate(rate) => Some(*rate),
             _ => None,
-        });
-        rate.unwrap_or(u64::MAX)
+        };
+        self.set(rate).unwrap_or(u64::MAX)
     }
 
     /// The kernel's limit on callchains.
     fn max_stack(&self) -> u32 {
-        let limit = self.sysctl.iter().rev().find_map(|setting| match setting {
+        let limit = |setting: &Sysctl| match setting {
             Sysctl::MaxStack(limit) => Some(*limit),
             _ => None,
-        });
-        limit.unwrap_or(u32::from(MAX_STACK))
+        };
+        self.set(limit).unwrap_or(u32::from(MAX_STACK))
+    }
+
+    /// What a sysctl was set to, the last time.
+    fn set<T>(&self, value: impl Fn(&Sysctl) -> Option<T>) -> Option<T> {
+        self.sysctl.iter().rev().find_map(value)
     }
 }
 

@@ -13,8 +13,9 @@
 //! executed; aarch64 traps before all of them (`do_watchpoint`, `do_breakpoint`), executes the
 //! instruction alone with the breakpoints off, and traps again (`do_el0_softstep`).
 //!
-//! What the kernel copies for a program hits them too on x86_64 ([`copied`]). A repeated string instruction hits a breakpoint once, behind its end, where the
-//! processor traps after each iteration.
+//! What the kernel copies for a program hits them too on x86_64 ([`copied`]). A repeated string
+//! instruction hits a breakpoint once, behind its end, where the processor traps after each
+//! iteration.
 
 use arch::decode::{self, InsnClass};
 use arch::x86_64::regs::RCX;
