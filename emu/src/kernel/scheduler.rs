@@ -383,9 +383,9 @@ impl State {
             preempted: out && preempted,
         };
         self.record_in_rings(&record);
-        if self.perf.session.switches && self.is_profiled() {
-            self.record_in_profile(record);
-        }
+        let mut sessions = self.perf.open_sessions(|session| session.switches);
+        sessions.retain(|&session| self.is_profiled_by(session));
+        self.record_in_each(&sessions, record);
     }
 }
 

@@ -204,7 +204,7 @@ impl TaskStory {
     /// The cookie of the record that was written.
     fn written(&self, now: &Now<'_>) -> Option<u64> {
         use crate::perf::record::Record;
-        now.records.iter().find_map(|r| match r {
+        now.records().find_map(|r| match r {
             Record::CallchainDeferred { cookie, .. } => Some(*cookie),
             _ => None,
         })

@@ -48,7 +48,7 @@ impl State {
     }
 
     /// All contexts that have an instance for which `wanted` holds.
-    fn contexts_with(&self, wanted: impl Fn(&Instance) -> bool) -> Vec<Target> {
+    pub fn contexts_with(&self, wanted: impl Fn(&Instance) -> bool) -> Vec<Target> {
         let any = |context: &Context| context.instances.iter().any(&wanted);
         let tasks = self.tasks().filter(|t| any(&t.events)).map(|t| Target::Task(t.id.0, None));
         let cpus = self.cpus().filter(|c| any(&c.events)).map(|c| Target::Cpu(c.id));
