@@ -262,7 +262,7 @@ impl Harness {
         kernel.with(prepare);
         let stop = Arc::default();
         let watch = self.check_laws.then(|| LawWatch::start(&kernel, Arc::clone(&stop), 0));
-        let ending = run::run(&kernel, &stop, |records| {
+        let ending = run::run(&kernel, &stop, |_, records| {
             if self.check_laws {
                 // Records also come while a task is switched out, and at the end of the first.
                 kernel.with(|s| {
@@ -279,9 +279,9 @@ impl Harness {
             panic!("{what}: {law}\n{}", self.story_of_a_break(&what));
         }
         kernel.with(|s| Outcome {
-            session: s.perf.session.clone(),
+            session: s.perf.main.session.clone(),
             records: Vec::new(),
-            counters: s.perf.totals.clone(),
+            counters: s.perf.main.totals.clone(),
             stats: s.stats,
             ending: ending.unwrap_or_else(|e| panic!("{what}: {e}")),
             unsupported: s.unsupported.keys().cloned().collect(),
@@ -294,7 +294,7 @@ impl Harness {
         let kernel = self.start(what);
         let stop = Arc::default();
         let watch = LawWatch::start(&kernel, Arc::clone(&stop), 20);
-        let ending = run::run(&kernel, &stop, |_| Ok::<(), std::convert::Infallible>(()));
+        let ending = run::run(&kernel, &stop, |_, _| Ok::<(), std::convert::Infallible>(()));
         drop(ending);
         watch.told.take()
     }

@@ -102,7 +102,7 @@ fn images(arch: Arch, program: &Arc<[u8]>) -> Images {
 }
 
 fn finish(kernel: &Kernel) {
-    run::run(kernel, &AtomicBool::new(false), |_: &[Record]| Ok::<(), Infallible>(())).unwrap();
+    run::run(kernel, &AtomicBool::new(false), |_, _: &[Record]| Ok::<(), Infallible>(())).unwrap();
 }
 
 /// Verdicts, and the functions of the program in ascending order of their addresses.

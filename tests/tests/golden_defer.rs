@@ -497,7 +497,7 @@ fn a_slow_reader_loses_as_in_lost_defer() {
     let (mut kept, mut lost, mut told) = ([0, 0, 0], [0, 0], 0);
     let mut cookies = BTreeSet::new();
     harness.run_prepared(
-        |s| s.perf.read_slowly(Settings { rate: 60_000, pages: 1 }),
+        |s| s.perf.main.read_slowly(Settings { rate: 60_000, pages: 1 }),
         |_, record| match record {
             Record::Sample(sample) => kept[sample.event] += 1,
             Record::CallchainDeferred { cookie, .. } => {

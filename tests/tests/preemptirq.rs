@@ -118,7 +118,8 @@ fn an_nmi_tells_half() {
         let mut records = Vec::new();
         let mut outcome = harness.run_prepared(
             |s| {
-                let cycles = s.perf.session.events.iter().position(|e| e.kind == EventKind::Cycles);
+                let cycles =
+                    s.perf.main.session.events.iter().position(|e| e.kind == EventKind::Cycles);
                 let instance = &mut s.task.events.instances[cycles.unwrap()];
                 (instance.counter.period, instance.counter.left) = (5003, 5003);
             },

@@ -60,7 +60,7 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
 
     let stop = Stop::on_signals()?;
     let kernel = Kernel::new(state);
-    let outcome = run::run(&kernel, &stop.flag, |_| Ok::<(), ExportError>(()));
+    let outcome = run::run(&kernel, &stop.flag, |_, _| Ok::<(), ExportError>(()));
     let report = kernel.with(|state| {
         let mut images = world::images(state.arch, state.config.vdso, state.vfs.tree.root());
         unsupported(state, &mut images).iter().for_each(|line| complain(line));

@@ -61,6 +61,19 @@ impl Setup<'_> {
     }
 }
 
+/// A session with these events on a machine of so many CPUs.
+pub fn session_of(
+    arch: Arch,
+    cpus: u32,
+    events: Vec<Event>,
+    scope: Scope,
+    cmdline: Vec<String>,
+) -> Session {
+    let kernel_symbols = symbols::all(arch);
+    let Scope { wide, switches, no_inherit } = scope;
+    Session { arch, events, cpus, wide, switches, no_inherit, cmdline, kernel_symbols }
+}
+
 /// A machine with the guest of `world` loaded.
 ///
 /// # Errors
@@ -94,16 +107,8 @@ pub fn start(
             Sysctl::MaxContexts(markers) => config.callchains.max_contexts = markers,
         }
     }
-    let session = |arch| Session {
-        arch,
-        events,
-        cpus: machine.cpus,
-        wide: scope.wide,
-        switches: scope.switches,
-        no_inherit: scope.no_inherit,
-        cmdline: cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
-        kernel_symbols: symbols::all(arch),
-    };
+    let cmdline = cmdline.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let session = |arch| session_of(arch, machine.cpus, events, scope, cmdline);
     let program = Program { seed: machine.seed, aslr: machine.aslr, ..world.program.clone() };
     let mut state = exec::exec_on(world.host.clone(), &program, config, session)
         .map_err(|e| Failure::new(e.exit_code(), e))?;

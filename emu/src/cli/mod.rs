@@ -17,10 +17,12 @@
 //! [`options`] holds the command line, which [`reading`] reads, [`output`] the way errors and the profile go out,
 //! [`files`] opens what people name, [`world`] finds the guest, [`words`] keeps options in a
 //! recording, [`outcome`] compares what came of one, [`extract`] writes its files.
+//! [`session`] has the words of a second session, [`beside`] its profile.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
 //! [`timeline`] is the run's story, [`laws`] watches over it, [`columns`] lays out code beside unwind rows.
 //! Only what was asked for goes to standard output.
 
+pub mod beside;
 pub mod check;
 pub mod check_table;
 pub mod columns;
@@ -45,6 +47,7 @@ pub mod reading;
 pub mod record;
 pub mod replay;
 pub mod run;
+pub mod session;
 pub mod show;
 pub mod summary;
 pub mod tally;

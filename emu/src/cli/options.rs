@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arch::Arch;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -15,6 +16,7 @@ use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
 use crate::cli::record::RecordOptions;
 use crate::cli::replay::ReplayOptions;
+use crate::cli::session::{SessionOptions, session};
 use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
 use crate::cli::values::{
@@ -122,6 +124,8 @@ Examples:
   emu run -e cycles:u,branches -c 100k bench  two events with fixed periods
   emu run --format folded -o - demo           folded stacks on standard output
   emu run -o - bench | perf report -i -       straight into perf
+  emu run -c 100k --session '-a -F 997 --call-graph fp,defer -o all.data' demo
+                                              two sessions, each with its own profile
   emu run --timeline=1..40 hello              the kernel's first forty events, step by step
   emu run --laws --call-graph fp,defer -c 700 syscalls
                                               known flaws of deferred unwinding, as they happen"
@@ -315,6 +319,12 @@ pub struct SamplingOptions {
     /// power of two
     #[arg(short = 'm', long, value_name = "N", default_value = "128", value_parser = mmap_pages)]
     pub mmap_pages: u32,
+    /// Sample with another session as well (may be repeated, 16 at most): WORDS are those of this
+    /// group in quotes, as for a second perf record beside the first, with -o FILE [default:
+    /// perf.2.data, perf.3.data, ...], and --from NS and --until NS of virtual time [default: the
+    /// whole run]. Events, callchains, rings and scope are its own
+    #[arg(long = "session", value_name = "WORDS", value_parser = session, allow_hyphen_values = true)]
+    pub sessions: Vec<Arc<SessionOptions>>,
     /// Follow every call and return, and say for each way to unwind how many of the samples'
     /// user stacks it gets right (undecided: between two stacks, or among more than 1,048,576
     /// live frames, of which the middle ones are not kept); the true stacks go into FILE.truth

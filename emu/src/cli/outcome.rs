@@ -32,17 +32,31 @@ pub fn facts(expected: &Expected) -> Vec<Fact> {
     let streams = ["standard output", "standard error"];
     let outputs = streams.iter().zip(&expected.output);
     facts.extend(outputs.map(|(stream, output)| ((*stream).to_owned(), output_words(output))));
+    push_profile(&mut facts, "", &expected.samples, expected.profile.as_deref());
+    for (n, session) in expected.sessions.iter().enumerate() {
+        let prefix = format!("session {} ", n + 2);
+        push_profile(&mut facts, &prefix, &session.samples, session.profile.as_deref());
+    }
+    facts
+}
+
+/// The facts of one session.
+fn push_profile(
+    facts: &mut Vec<Fact>,
+    prefix: &str,
+    samples: &[(String, u64)],
+    digest: Option<&str>,
+) {
     let mut seen: Vec<&str> = Vec::new();
-    for (event, samples) in &expected.samples {
+    for (event, samples) in samples {
         let before = seen.iter().filter(|e| *e == event).count();
         seen.push(event);
         let again = if before > 0 { format!(" ({})", before + 1) } else { String::new() };
-        facts.push((format!("samples of {}{again}", one_line(event)), grouped(*samples)));
+        facts.push((format!("{prefix}samples of {}{again}", one_line(event)), grouped(*samples)));
     }
-    if let Some(digest) = &expected.profile {
-        facts.push(("profile".to_owned(), format!("sha256 {}", one_line(digest))));
+    if let Some(digest) = digest {
+        facts.push((format!("{prefix}profile"), format!("sha256 {}", one_line(digest))));
     }
-    facts
 }
 
 /// What the unwinders made of the samples.
@@ -146,6 +160,7 @@ fn shortened(a: &str, b: &str) -> (String, String) {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
+    use crate::recording::manifest::SessionExpected;
     use crate::recording::text::Text;
 
     fn expected() -> Expected {
@@ -160,6 +175,10 @@ mod tests {
             samples: vec![("cycles".to_owned(), 3), ("cycles".to_owned(), 4)],
             output: [output("a: b\n# c\n"), output(&"x".repeat(5000))],
             profile: Some("ab".to_owned()),
+            sessions: vec![SessionExpected {
+                samples: vec![("branches".to_owned(), 5)],
+                profile: None,
+            }],
         }
     }
 
@@ -177,6 +196,7 @@ mod tests {
             "samples of cycles: 3",
             "samples of cycles (2): 4",
             "profile: sha256 ab",
+            "session 2 samples of branches: 5",
         ];
         assert_eq!(lines, wanted);
         assert_eq!(read(&text), Ok(facts.clone()));

@@ -13,7 +13,7 @@ pub struct Names(Symbolizer);
 impl Names {
     /// Of the address space of `state`.
     pub fn new(state: &State, images: &mut Images) -> Names {
-        let mut symbolizer = Symbolizer::new(&state.perf.session.kernel_symbols);
+        let mut symbolizer = Symbolizer::new(&state.perf.main.session.kernel_symbols);
         for area in state.mm.areas().filter(|a| a.prot.exec) {
             let (file, path) = state.vfs.identify(area);
             let image = images.get(&path, &file);

@@ -21,7 +21,7 @@ use crate::cli::world::World;
 use crate::export::Format;
 use crate::kernel::task::Ending;
 use crate::kernel::vfs::RealHost;
-use crate::recording::manifest::{Expected, Manifest, Output, Program, Word};
+use crate::recording::manifest::{Expected, Manifest, Output, Program, SessionExpected, Word};
 use crate::recording::text::Text;
 use crate::recording::{Recorder, Recording};
 
@@ -192,6 +192,12 @@ pub fn expected(ran: &Ran, output: [Output; 2]) -> Expected {
         samples: ran.samples.clone(),
         output,
         profile: ran.digest.clone().filter(|_| !interrupted),
+        sessions: ran
+            .sessions
+            .iter()
+            .cloned()
+            .map(|s| SessionExpected { profile: s.profile.filter(|_| !interrupted), ..s })
+            .collect(),
     }
 }
 

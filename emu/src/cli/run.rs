@@ -6,6 +6,7 @@ use std::path::Path;
 
 use arch::Arch;
 
+use crate::cli::beside::Beside;
 use crate::cli::death::{Death, Report};
 use crate::cli::deferring;
 use crate::cli::files;
@@ -19,12 +20,13 @@ use crate::cli::output::{
     truth_of,
 };
 use crate::cli::probes;
+use crate::cli::session;
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::World;
 use crate::deferred;
 use crate::export::merging::Merging;
-use crate::export::{ExportError, Format, Output, Sink, kallsyms};
+use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
 use crate::grade::{TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
 use crate::kernel::task::Ending;
@@ -32,7 +34,9 @@ use crate::kernel::unwind::Unwind;
 use crate::kernel::{Kernel, State};
 use crate::perf::event;
 use crate::perf::reader::Settings;
-use crate::perf::record::Record;
+use crate::perf::record::{Record, Session};
+use crate::perf::session::{self as sessions, SessionId};
+use crate::recording::manifest::SessionExpected;
 use crate::recording::profile::ProfileDigest;
 
 /// Runs the guest that `options` describe; returns the exit status.
@@ -82,21 +86,41 @@ pub struct Ran {
     pub instructions: u64,
     /// Samples of each event.
     pub samples: Vec<(String, u64)>,
+    /// The sessions beside the main one.
+    pub sessions: Vec<SessionExpected>,
     /// See [`ProfileDigest`].
     pub digest: Option<String>,
 }
 
+/// Samples of each event of a session.
+pub fn samples_of(profile: &sessions::Profile) -> Vec<(String, u64)> {
+    let events = profile.session.events.iter().zip(&profile.totals);
+    events.map(|(e, counter)| (e.name.clone(), counter.samples)).collect()
+}
+
 impl Ran {
     /// What a machine that has run knows of it.
-    pub fn of(state: &State, ending: Ending, stop: &Stop, digest: Option<String>) -> Ran {
-        let events = state.perf.session.events.iter().zip(&state.perf.totals);
-        let samples = events.map(|(e, counter)| (e.name.clone(), counter.samples));
+    ///
+    /// `beside` are the digests of the sessions beside the main one, if they are wanted.
+    pub fn of(
+        state: &State,
+        ending: Ending,
+        stop: &Stop,
+        digest: Option<String>,
+        beside: Vec<Option<String>>,
+    ) -> Ran {
+        let sessions = state.perf.beside.iter().zip(beside);
+        let sessions = sessions.map(|(profile, digest)| SessionExpected {
+            samples: samples_of(profile),
+            profile: digest,
+        });
         Ran {
             status: exit_status(ending, stop),
             ending,
             arch: state.arch,
             instructions: state.stats.instructions,
-            samples: samples.collect(),
+            samples: samples_of(&state.perf.main),
+            sessions: sessions.collect(),
             digest,
         }
     }
@@ -131,19 +155,23 @@ pub fn prepare(
     let scope = scope.map_err(|e| Failure::new(status::FAILURE, e))?;
     let mut state =
         machine::start(world, &options.machine, sampling.pmu_irq, events, scope, cmdline)?;
-    event::check(&state.perf.session.events, state.arch)
+    event::check(&state.perf.main.session.events, state.arch)
         .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
+    session::add(&mut state, options)?;
     probes::place(&mut state, world)?;
     if let Some(design) = deferred::by_name(&sampling.deferred) {
         state.unwind = Unwind::new(design);
     }
     if let Some(rate) = sampling.reader_rate {
-        state.perf.read_slowly(Settings { rate, pages: sampling.mmap_pages });
+        state.perf.main.read_slowly(Settings { rate, pages: sampling.mmap_pages });
     }
     if matches!(sampling.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe)) {
         state.use_sframe();
     }
     sampling.deferring.prepare(&mut state)?;
+    state.begin_sessions().ok_or_else(|| {
+        Failure::new(status::FAILURE, "--session: no memory is left for its thread")
+    })?;
     Ok(state)
 }
 
@@ -171,15 +199,19 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     let mut images = world.images(&state);
     let timeline = options.timeline.start(&mut state, destination, &mut images)?;
     let mut profile = Recorder::open(&job, &state, output)?;
+    let mut beside = Beside::open(&job, &state)?;
     let laws = options.laws.then(|| laws::start(&mut state, &mut images, stop));
     let kernel = Kernel::new(state);
-    let outcome = run::run(&kernel, &stop.flag, |records| profile.take(records));
-    let finished = profile.sink.finish();
+    let outcome = run::run(&kernel, &stop.flag, |session, records| match session {
+        SessionId::MAIN => profile.take(records),
+        beside_it => beside.take(beside_it, records),
+    });
+    let finished = profile.sink.finish().and(beside.finish());
     let told = timeline.map_or(Ok(()), |t| options.timeline.finish(&t));
     let kallsyms = match (format, destination.regular_file()) {
-        (Format::PerfData, Some(file)) => {
-            kernel.with(|s| kallsyms::write_beside(file, &s.perf.session.kernel_symbols)).map(drop)
-        }
+        (Format::PerfData, Some(file)) => kernel
+            .with(|s| kallsyms::write_beside(file, &s.perf.main.session.kernel_symbols))
+            .map(drop),
         _ => Ok(()),
     };
 
@@ -188,6 +220,9 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
         let broken = laws.as_ref().is_some_and(|l| l.fatal().is_some());
         report(state, options, world, &outcome, broken, shown, &mut profile.tally);
     });
+    if !options.output.quiet {
+        to_stderr(&kernel.with(|s| beside.summary(s)));
+    }
     if let (false, tracers) = (options.output.quiet, kernel.with(|s| deferring::summary(s)))
         && !tracers.is_empty()
     {
@@ -212,7 +247,8 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
         watch.finish().map_err(|e| truth_failure(&file, &e))?;
     }
     let digest = profile.digest.map(ProfileDigest::finish).transpose()?;
-    Ok(kernel.with(|state| Ran::of(state, ending, stop, digest)))
+    let digests = beside.digests()?;
+    Ok(kernel.with(|state| Ran::of(state, ending, stop, digest, digests)))
 }
 
 /// What the unwinders made of the samples.
@@ -264,14 +300,41 @@ struct Recorder {
     digest: Option<ProfileDigest>,
 }
 
-/// Where the profile goes.
-enum Profiled {
+/// Where a profile goes.
+pub enum Profiled {
     /// As the kernel wrote it.
     Plain(Box<dyn Sink>),
     /// With deferred callchains put together.
     Merged(Box<Merging>),
     /// None is wanted.
     Nowhere,
+}
+
+impl Profiled {
+    /// A sink for the records of `session`; `merge`: deferred callchains are put together.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError`] if the profile cannot be begun.
+    pub fn open(
+        session: &Session,
+        merge: bool,
+        format: Format,
+        output: Option<Output>,
+        images: Images,
+    ) -> Result<Profiled, ExportError> {
+        let deferred = session.events.iter().any(|e| e.defer);
+        Ok(match output {
+            None => Profiled::Nowhere,
+            Some(output) if deferred && merge => {
+                let mut session = session.clone();
+                session.events.iter_mut().for_each(|e| e.defer = false);
+                let inner = crate::export::open(format, &session, output, images)?;
+                Profiled::Merged(Box::new(Merging::new(inner)))
+            }
+            Some(output) => Profiled::Plain(crate::export::open(format, session, output, images)?),
+        })
+    }
 }
 
 impl Sink for Profiled {
@@ -296,23 +359,11 @@ impl Recorder {
     /// Deferred callchains are merged as asked for, and in text, which has no place for a
     /// cookie.
     fn open(job: &Job, state: &State, output: Option<Output>) -> Result<Recorder, Failure> {
-        let (session, options) = (&state.perf.session, job.options);
+        let (session, options) = (&state.perf.main.session, job.options);
         let format = options.output.format;
         let images = || job.world.images(state);
-        let deferred = session.events.iter().any(|e| e.defer);
         let merge = options.sampling.merge || format != Format::PerfData;
-        let sink = match output {
-            None => Profiled::Nowhere,
-            Some(output) if deferred && merge => {
-                let mut session = session.clone();
-                session.events.iter_mut().for_each(|e| e.defer = false);
-                let inner = crate::export::open(format, &session, output, images())?;
-                Profiled::Merged(Box::new(Merging::new(inner)))
-            }
-            Some(output) => {
-                Profiled::Plain(crate::export::open(format, session, output, images())?)
-            }
-        };
+        let sink = Profiled::open(session, merge, format, output, images())?;
         let digest = job.digest.then(|| ProfileDigest::new(session)).transpose()?;
         Ok(Recorder { sink, tally: Tally::new(session, images()), digest })
     }

@@ -72,14 +72,15 @@ pub struct Profile {
 impl Summary {
     /// Collects what `state` knows.
     pub fn new(state: &State, name: &str, ending: String, profile: Option<Profile>) -> Summary {
-        let events = state.perf.session.events.iter().zip(&state.perf.totals);
-        let events = events.zip(&state.perf.times).map(|((event, counter), times)| EventLine {
-            name: event.name.clone(),
-            rate: event.rate,
-            samples: counter.samples,
-            counted: counter.total,
-            times: (times.enabled, times.running),
-        });
+        let events = state.perf.main.session.events.iter().zip(&state.perf.main.totals);
+        let events =
+            events.zip(&state.perf.main.times).map(|((event, counter), times)| EventLine {
+                name: event.name.clone(),
+                rate: event.rate,
+                samples: counter.samples,
+                counted: counter.total,
+                times: (times.enabled, times.running),
+            });
         Summary {
             name: name.to_owned(),
             arch: state.arch,

@@ -178,18 +178,24 @@ fn replay(recording: &std::sync::Arc<Recording>, stop: &Stop) -> Result<Option<V
     let mut state = run::prepare(&options, &world, &cmdline).map_err(words)?;
     let images = world.images(&state);
     let watch = Watch::start(&mut state, images, None).map_err(|e| e.to_string())?;
-    let mut digest = ProfileDigest::new(&state.perf.session).map_err(|e| e.to_string())?;
+    let sessions = state.perf.profiles().map(|(_, profile)| ProfileDigest::new(&profile.session));
+    let mut digests: Vec<ProfileDigest> =
+        sessions.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     let kernel = Kernel::new(state);
-    let ending = crate::kernel::run::run(&kernel, &stop.flag, |records| {
-        records.iter().try_for_each(|record| digest.record(record))
+    let ending = crate::kernel::run::run(&kernel, &stop.flag, |session, records| {
+        let digest = digests.get_mut(session.0);
+        digest.map_or(Ok(()), |digest| records.iter().try_for_each(|record| digest.record(record)))
     });
     let ending =
         ending.map_err(|e: crate::kernel::run::RunError<ExportError>| words(failure_of(e)))?;
     if ending == Ending::Interrupted {
         return Ok(None);
     }
-    let digest = digest.finish().map_err(|e| e.to_string())?;
-    let ran = kernel.with(|state| Ran::of(state, ending, stop, Some(digest)));
+    let digests = digests.into_iter().map(|digest| digest.finish().map(Some));
+    let mut digests: Vec<Option<String>> =
+        digests.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let main = digests.remove(0);
+    let ran = kernel.with(|state| Ran::of(state, ending, stop, main, digests));
     let mut facts = outcome::facts(&expected(&ran, replayer.output()));
     facts.extend(watch.with_tallies(|tallies| outcome::verdicts(tallies, watch.undecided())));
     let missing = replayer.missing();

@@ -57,7 +57,7 @@ impl Machine {
         };
         let mut state = exec::exec(&program, Config::default(), session).unwrap();
         state.unwind = Unwind::new(by_name(design).unwrap());
-        state.perf.records.clear();
+        state.perf.main.records.clear();
         let regs = state.core.regs();
         state.enter_kernel(Named::EntrySyscall.into(), false);
         state.save_user_regs(&regs, 0);
@@ -107,7 +107,10 @@ impl Machine {
             Record::CallchainDeferred { cookie, ips, .. } => Some((cookie, ips.len())),
             _ => None,
         };
-        self.with(|s| std::mem::take(&mut s.perf.records)).into_iter().filter_map(stack).collect()
+        self.with(|s| std::mem::take(&mut s.perf.main.records))
+            .into_iter()
+            .filter_map(stack)
+            .collect()
     }
 
     fn in_nmi<T>(&self, f: impl FnOnce() -> T) -> T {

@@ -139,7 +139,7 @@ impl<T: Follower + 'static> Followed<T> {
             trampolines: BTreeSet::new(),
             returning: BTreeMap::new(),
         };
-        for record in &state.perf.records {
+        for record in &state.perf.main.records {
             if let Record::Mmap2 { addr, pgoff, path, prot, .. } = record
                 && prot & PROT_EXEC != 0
             {

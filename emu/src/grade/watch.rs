@@ -86,7 +86,7 @@ impl Watch {
             stack,
             grader,
             points: Points::new(regs.arch),
-            kernel: Symbolizer::new(&state.perf.session.kernel_symbols),
+            kernel: Symbolizer::new(&state.perf.main.session.kernel_symbols),
             by_point: ByPoint::default(),
             file,
             samples: 0,

@@ -19,6 +19,7 @@ use crate::kernel::vfs::FdTable;
 use crate::kernel::wait::{Wait, Woken};
 use crate::kernel::{Kernel, Point, State, scheduler, task_work};
 use crate::perf::record::Record;
+use crate::perf::session::Phase;
 
 /// The innermost function of the path is `do_exit`. The task does not come back.
 pub async fn do_exit(k: &Kernel) {
@@ -79,7 +80,10 @@ pub fn close_all_events(state: &mut State) {
         let Some(task) = state.task_of(id).filter(|t| !t.exiting) else { continue };
         let (pid, ppid, tid) = (task.pid, task.ppid, task.tid);
         let (time, cpu) = (state.cpu.clock, state.cpu.id);
-        state.perf.records.push(Record::Exit { pid, ppid, tid, ptid: ppid, time, cpu });
+        let exit = Record::Exit { pid, ppid, tid, ptid: ppid, time, cpu };
+        for (_, profile) in state.perf.profiles_mut().filter(|(_, p)| p.phase == Phase::Open) {
+            profile.records.push(exit.clone());
+        }
     }
     let all: Vec<TaskId> = state.tasks().map(|t| t.id).collect();
     for id in all {
@@ -94,8 +98,7 @@ pub fn close_all_events(state: &mut State) {
         state.add_totals(instances);
     }
     let end = state.cpus().map(|cpu| cpu.clock).max().unwrap_or_default();
-    let lost = state.perf.lost_samples(end);
-    state.perf.records.extend(lost);
+    state.perf.profiles_mut().for_each(|(_, profile)| profile.close(end));
 }
 
 /// The address space is left: the futex of `set_tid_address` is woken, a parent that waits for

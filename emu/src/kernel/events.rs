@@ -9,6 +9,7 @@ use crate::engine::Budget;
 use crate::kernel::State;
 use crate::perf::context::{Context, Instance, Output, Slot};
 use crate::perf::record::{Event, EventKind, Time};
+use crate::perf::session::SessionId;
 
 /// Modelled kernel code branches once in so many instructions, steps of which may be
 /// shorter.
@@ -44,7 +45,7 @@ impl State {
     /// Whether there is such an instance. A path that was preempted may go on where other events are open.
     pub fn is_there(&self, slot: Slot) -> bool {
         let context = if slot.of_cpu { &self.cpu.events } else { &self.task.events };
-        slot.index < context.instances.len()
+        context.instances.get(slot.index).is_some_and(|instance| !instance.switch.gone)
     }
 
     /// The same, to be changed.
@@ -106,9 +107,9 @@ impl State {
         self.task.events.instances.is_empty() && self.cpu.events.instances.is_empty()
     }
 
-    /// Whether an event of the session is open on the task or the CPU.
-    pub fn is_profiled(&self) -> bool {
-        self.receivers().any(|(_, _, i)| matches!(i.output, Output::Session(_)))
+    /// Whether events of the session are open on the task or the CPU.
+    pub fn is_profiled_by(&self, session: SessionId) -> bool {
+        self.receivers().filter_map(|(_, _, i)| i.session_event()).any(|of| of.session == session)
     }
 
     /// A hardware counter that has overflowed. An event that does not count in kernel
@@ -161,9 +162,11 @@ impl State {
         let now = self.cpu.clock;
         for instance in instances {
             match &instance.output {
-                Output::Session(event) => {
-                    self.perf.totals[*event].add(&instance.counter);
-                    let times = &mut self.perf.times[*event];
+                Output::Session(_) if instance.switch.gone => {}
+                Output::Session(of) => {
+                    let Some(profile) = self.perf.profile_mut(of.session) else { continue };
+                    profile.totals[of.event].add(&instance.counter);
+                    let times = &mut profile.times[of.event];
                     *times = times.plus(instance.totals(now));
                 }
                 Output::Ring(opened) => {

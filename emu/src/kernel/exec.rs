@@ -24,7 +24,7 @@ use crate::loader::{FileError, LoadError};
 use crate::mem::mm::MmId;
 use crate::perf::context::Context;
 use crate::perf::record::{Record, Session};
-use crate::perf::session::Perf;
+use crate::perf::session::{Perf, SessionId};
 
 /// What to run and in which world.
 #[derive(Clone, Debug)]
@@ -274,10 +274,10 @@ impl State {
             kernel_thread: Some(what),
             ..empty_task(id, comm, stack, Place::Queued(0))
         };
-        if self.perf.session.system_wide() {
-            let comm = thread.name();
-            self.record(Record::Comm { pid: tid, tid, time: 0, cpu: 0, comm, exec: false });
-        }
+        let comm = thread.name();
+        let record = Record::Comm { pid: tid, tid, time: 0, cpu: 0, comm, exec: false };
+        let sessions = self.perf.open_sessions(Session::system_wide);
+        self.record_in_each(&sessions, record);
         self.others.tasks.insert(id, Box::new(thread));
         self.start_in_kernel(id, Named::RetFromForkAsm, Named::KernelThread);
         self.cpu.queue.push_back(id);
@@ -288,18 +288,20 @@ impl State {
 
     /// Opens the session's events anew. Before the run.
     pub fn open_events(&mut self) {
-        if self.perf.session.system_wide() {
+        if self.perf.main.session.system_wide() {
             self.open_cpu_events();
         } else {
-            self.task.events = Context::open(&self.perf.session.events, 0);
+            self.task.events = Context::default();
+            self.task.events.open(SessionId::MAIN, &self.perf.main.session.events, 0);
         }
     }
 
     /// Opens the events that belong to CPUs, not to the guest's tasks.
     fn open_cpu_events(&mut self) {
-        let cpus: Vec<u32> = self.perf.session.monitored_cpus().collect();
+        let cpus: Vec<u32> = self.perf.main.session.monitored_cpus().collect();
         for id in cpus {
-            let events = Context::open(&self.perf.session.events, 0);
+            let mut events = Context::default();
+            events.open(SessionId::MAIN, &self.perf.main.session.events, 0);
             if let Some(cpu) = self.cpu_mut(id) {
                 cpu.events = events;
             }
@@ -373,10 +375,10 @@ fn first_task(
     session: &Session,
 ) -> Task {
     const PARENT: u32 = 1;
-    let events = match session.system_wide() {
-        true => Context::default(),
-        false => Context::open(&session.events, 0),
-    };
+    let mut events = Context::default();
+    if !session.system_wide() {
+        events.open(SessionId::MAIN, &session.events, 0);
+    }
     Task {
         process: Rc::new(RefCell::new(Process {
             pid: PID,

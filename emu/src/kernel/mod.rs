@@ -25,6 +25,7 @@
 //! * [`preemptirq`]: tracepoints of interrupts and preemption that go off and on.
 //! * [`page_out`]: memory pressure at samples.
 //! * [`tracer`]: others than perf that ask for deferred stacks.
+//! * [`sessions`]: sessions of perf beside the main one.
 //! * [`perf_event`]: performance events that a guest opens itself.
 //! * [`sframe`]: a process's sections, for the deferred unwinder and `--call-graph sframe`.
 //! * [`user_dump`]: registers and stack that a sample takes along. [`throttle`], [`multiplex`]: events
@@ -65,6 +66,7 @@ pub mod process;
 pub mod run;
 pub mod sampling;
 pub mod scheduler;
+pub mod sessions;
 pub mod sframe;
 pub mod signal;
 pub mod state;

@@ -211,6 +211,9 @@ points! {
     ProcessP8Load, "unwind.process.P8.load", 2, "the work's bit and those of the works served are read";
     UprobeLook, "uprobe.look", 10, "whether a probed instruction was hit, or a probed function has returned";
     UprobeReturn, "uprobe.return", 120, "the registers are behind the return of a probed function, its handlers are called";
+    SessionSleep, "session.sleep", 20, "a session's thread waits for the time at which it is opened or closed";
+    SessionOpen, "session.open", 400, "a session beside the main one is opened: its events are on every task or CPU";
+    SessionClose, "session.close", 400, "it is closed: its events are gone";
     BreakpointHit, "breakpoint.hit", 120, "a hardware breakpoint or single step: its events are counted";
     PreemptCount, "preempt.count", 0, "the preempt count is changed";
     TracePreemptirq, "preemptirq.trace", 12, "interrupts or preemption go off or on: tracepoint";

@@ -104,7 +104,8 @@ fn place_breakpoint(
 }
 
 impl State {
-    /// Places the session's probes, and opens its events anew. Before the run. `find` knows the
+    /// Places the sessions' probes, and opens the main one's events anew. Before the run, and
+    /// before the others are open. `find` knows the
     /// program's symbols.
     ///
     /// # Errors
@@ -112,8 +113,10 @@ impl State {
     /// [`ProbeError`] for the first that has no place.
     pub fn place_probes(&mut self, find: impl Fn(&str) -> Option<u64>) -> Result<(), ProbeError> {
         let arch = self.arch;
-        let mut events = std::mem::take(&mut self.perf.session.events);
-        let placed = events.iter_mut().try_for_each(|event| {
+        let sessions = self.perf.profiles_mut();
+        let mut all: Vec<Vec<Event>> =
+            sessions.map(|(_, p)| std::mem::take(&mut p.session.events)).collect();
+        let placed = all.iter_mut().flatten().try_for_each(|event| {
             match event.kind {
                 EventKind::Uprobe(_) | EventKind::Uretprobe(_) => {
                     event.kind = self.place_uprobe(event.kind, &event.name, &find)?;
@@ -126,13 +129,15 @@ impl State {
             }
             Ok(())
         });
-        let placed = placed.and_then(|()| reserve_slots(arch, &events));
-        self.perf.kprobes = events.iter().any(|e| matches!(e.kind, EventKind::Kprobe(_)));
-        self.perf.has_breakpoints =
-            events.iter().any(|e| matches!(e.kind, EventKind::Breakpoint(_)));
+        let placed = placed.and_then(|()| reserve_slots(arch, &all.concat()));
+        let any = |wanted: fn(EventKind) -> bool| all.iter().flatten().any(|e| wanted(e.kind));
+        self.perf.kprobes = any(|kind| matches!(kind, EventKind::Kprobe(_)));
+        self.perf.has_breakpoints = any(|kind| matches!(kind, EventKind::Breakpoint(_)));
         let probes =
             self.perf.kprobes || self.perf.has_breakpoints || !self.perf.uprobes.is_empty();
-        self.perf.session.events = events;
+        for ((_, profile), events) in self.perf.profiles_mut().zip(all) {
+            profile.session.events = events;
+        }
         if probes {
             self.open_events();
         }

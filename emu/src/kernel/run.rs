@@ -16,8 +16,9 @@ use crate::kernel::machine::Elected;
 use crate::kernel::step::Path;
 use crate::kernel::task::{Ending, KernelThread, TaskId};
 use crate::kernel::user_mode::{self, Birth};
-use crate::kernel::{Kernel, State, do_exit, idle, tracer};
+use crate::kernel::{Kernel, State, do_exit, idle, sessions, tracer};
 use crate::perf::record::{Record, Time};
+use crate::perf::session::SessionId;
 
 /// Our own failure while a guest runs; `E` is that of whoever takes the records.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +32,8 @@ pub enum RunError<E> {
     Emit(E),
 }
 
-/// Runs the guest to its end. Records go to `emit` in time order, in batches;
+/// Runs the guest to its end. Records go to `emit` in batches, those of each
+/// session in time order;
 /// `interrupted` is looked at often.
 ///
 /// # Errors
@@ -40,10 +42,14 @@ pub enum RunError<E> {
 pub fn run<E>(
     k: &Kernel,
     interrupted: &AtomicBool,
-    mut emit: impl FnMut(&[Record]) -> Result<(), E>,
+    mut emit: impl FnMut(SessionId, &[Record]) -> Result<(), E>,
 ) -> Result<Ending, RunError<E>> {
     let mut paths = Paths::new(k);
     let mut records = Ordered::default();
+    let mut emit = |batches: Batches| {
+        let mut batches = batches.into_iter().filter(|(_, batch)| !batch.is_empty());
+        batches.try_for_each(|(session, batch)| emit(session, &batch)).map_err(RunError::Emit)
+    };
     loop {
         let elected = k.with(|s| s.elect());
         if let Some(elected) = elected {
@@ -59,18 +65,14 @@ pub fn run<E>(
             Some(_) => k.with(|s| ending(s, stop)),
             None => Some(Ending::Deadlock),
         };
-        let batch = match ending {
-            None => records.until(k.with(|s| s.horizon.min(s.cpu.clock))),
-            Some(_) => Vec::new(),
-        };
-        if !batch.is_empty() {
-            emit(&batch).map_err(RunError::Emit)?;
+        if ending.is_none() {
+            emit(records.until(k.with(|s| s.horizon.min(s.cpu.clock))))?;
         }
         if let Some(ending) = ending {
             // A limit of ours, or Ctrl-C, does not go through the end of a task.
             k.with(do_exit::close_all_events);
             records.add(k);
-            emit(&records.until(Time::MAX)).map_err(RunError::Emit)?;
+            emit(records.until(Time::MAX))?;
             return Ok(ending);
         }
     }
@@ -109,6 +111,9 @@ impl Paths {
         for (id, thread) in tasks {
             let path: Path<'static, ()> = match thread {
                 Some(KernelThread::Idle) => Box::pin(idle::idle(k.clone())),
+                Some(KernelThread::Session(session)) => {
+                    Box::pin(sessions::thread(k.clone(), session))
+                }
                 Some(KernelThread::Tracer(index)) => Box::pin(tracer::thread(k.clone(), index)),
                 None => Box::pin(user_mode::live(k.clone(), Birth::Running)),
             };
@@ -134,21 +139,34 @@ impl Paths {
     }
 }
 
-/// Puts the records of all CPUs in time order.
+/// Records of each session.
+type Batches = Vec<(SessionId, Vec<Record>)>;
+
+/// Puts the records of all CPUs in time order, those of each session apart.
 #[derive(Default)]
-struct Ordered(Vec<Record>);
+struct Ordered(Batches);
 
 impl Ordered {
     /// Takes what the kernel has written.
     fn add(&mut self, k: &Kernel) {
-        self.0.append(&mut k.with(|s| s.perf.take_records()));
+        k.with(|s| {
+            for (id, profile) in s.perf.profiles_mut() {
+                if self.0.len() <= id.0 {
+                    self.0.push((id, Vec::new()));
+                }
+                self.0[id.0].1.append(&mut profile.take_records());
+            }
+        });
     }
 
     /// Those before which no more can come: every CPU is at `now` or later.
-    fn until(&mut self, now: Time) -> Vec<Record> {
-        self.0.sort_by_key(Record::time);
-        let later = self.0.partition_point(|r| r.time() <= now);
-        let rest = self.0.split_off(later);
-        std::mem::replace(&mut self.0, rest)
+    fn until(&mut self, now: Time) -> Batches {
+        let each = self.0.iter_mut().map(|(id, records)| {
+            records.sort_by_key(Record::time);
+            let later = records.partition_point(|r| r.time() <= now);
+            let rest = records.split_off(later);
+            (*id, std::mem::replace(records, rest))
+        });
+        each.collect()
     }
 }

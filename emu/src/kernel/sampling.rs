@@ -21,6 +21,7 @@ use crate::perf::callchain::{self, Chain};
 use crate::perf::context::{Output, Slot};
 use crate::perf::opened::Opened;
 use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, UserStack, context};
+use crate::perf::session::SessionId;
 
 /// The context that a sample describes.
 #[derive(Clone, Copy, Debug)]
@@ -176,9 +177,9 @@ impl State {
         };
         let walks_fp = event.user_stack == UserStack::FramePointer;
         let wants_lr = self.arch == Arch::Aarch64 && event.callchain && walks_fp;
-        let index = match &instance.output {
-            Output::Session(index) => *index,
-            Output::Ring(_) => usize::MAX,
+        let (session, index) = match &instance.output {
+            Output::Session(of) => (of.session, of.event),
+            Output::Ring(_) => (SessionId::MAIN, usize::MAX),
         };
         let mut sample = Sample {
             event: index,
@@ -201,9 +202,11 @@ impl State {
             return;
         }
         if let (UserStack::Dump(size), true) = (event.user_stack, event.callchain) {
-            sample.dump = Some(self.user_dump(&sample, &at, &user, size));
+            sample.dump = Some(self.user_dump(session, &sample, &at, &user, size));
         }
-        if !self.record_in_profile(Record::Sample(sample)) {
+        let written = self.record_in(session, Record::Sample(sample));
+        // The main session's samples are those that are graded.
+        if !written || session != SessionId::MAIN {
             return;
         }
         let stale = self.cpu.slot_is_stale && mode == CpuMode::Kernel;

@@ -21,7 +21,7 @@ use crate::kernel::task::{Place, SwitchedOut, Task, TaskId};
 use crate::kernel::timers::Timer;
 use crate::kernel::wait::Woken;
 use crate::kernel::{Kernel, Point, State};
-use crate::perf::record::{EventKind, Raw, Record, Time};
+use crate::perf::record::{EventKind, Raw, Record, Session, Time};
 
 /// How long a task runs before the next one has its turn (`base_slice_ns` of a small machine).
 pub const SLICE: Time = 3_000_000;
@@ -409,9 +409,11 @@ impl State {
         let (time, cpu, preempted) = (self.cpu.clock, self.cpu.id, out && preempted);
         let record = |other| Record::Switch { pid, tid, time, cpu, out, preempted, other };
         self.record_in_rings(&record(Some(other)));
-        if self.perf.session.switches && self.is_profiled() {
-            let wide = self.perf.session.system_wide();
-            self.record_in_profile(record(wide.then_some(other)));
+        for wide in [false, true] {
+            let wanted = |s: &Session| s.switches && s.system_wide() == wide;
+            let mut sessions = self.perf.open_sessions(wanted);
+            sessions.retain(|&session| self.is_profiled_by(session));
+            self.record_in_each(&sessions, record(wide.then_some(other)));
         }
     }
 }

@@ -26,8 +26,8 @@ use crate::kernel::unwind::Unwind;
 use crate::kernel::vfs::Vfs;
 use crate::kernel::{Point, aarch64, x86_64};
 use crate::loader::vdso::Vdso;
+use crate::mem::Mm;
 use crate::mem::mm::MmId;
-use crate::mem::{Backing, Mm};
 use crate::perf::callchain::Limits;
 use crate::perf::context::Context;
 use crate::perf::opened::Opened;
@@ -552,44 +552,6 @@ impl State {
         let (pid, tid) = (self.task.pid, self.task.tid);
         let (time, cpu) = (self.cpu.clock, self.cpu.id);
         self.record(Record::Comm { pid, tid, time, cpu, comm, exec: false });
-    }
-
-    /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants those that are
-    /// executable, and all others if a tool is to find unwind tables in them.
-    pub fn record_mapping(&mut self, start: u64) {
-        let Some(area) = self.mm.area(start) else { return };
-        let exec = area.prot.exec;
-        let profiled = exec || self.perf.session.wants_data_mappings();
-        if !profiled && self.perf.opened.is_empty() {
-            return;
-        }
-        let (file, path) = self.vfs.identify(area);
-        let (addr, pgoff) = (area.start, area.offset_of(area.start));
-        if let Some(observer) = self.observer.as_mut().filter(|_| exec) {
-            observer.about(self.task.id);
-            observer.mapped(&path, addr, pgoff);
-        }
-        let own = match &area.backing {
-            Backing::File { object, .. } => (object.inode(), object.name()),
-            _ => (0, path.clone()),
-        };
-        let record = Record::Mmap2 {
-            pid: self.task.pid,
-            tid: self.task.tid,
-            time: self.cpu.clock,
-            cpu: self.cpu.id,
-            addr,
-            len: area.len(),
-            pgoff,
-            file,
-            prot: area.prot.bits(),
-            flags: if area.flags.shared { 1 } else { 2 },
-            path,
-        };
-        self.record_mapping_in_rings(&record, own.0, own.1);
-        if profiled {
-            self.record_in_profile(record);
-        }
     }
 }
 

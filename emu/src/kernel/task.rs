@@ -20,6 +20,7 @@ use crate::kernel::wait::{Block, Waiting};
 use crate::mem::mm::MmId;
 use crate::perf::context::Context;
 use crate::perf::record::Time;
+use crate::perf::session::SessionId;
 
 /// Names a task; unlike thread ids, none is used twice in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -177,6 +178,8 @@ pub enum KernelThread {
     Idle,
     /// It registers and cancels this one of [`crate::kernel::State::tracers`].
     Tracer(usize),
+    /// It opens and closes this session.
+    Session(SessionId),
 }
 
 /// One task.

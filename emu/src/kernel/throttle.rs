@@ -14,7 +14,7 @@
 
 use crate::kernel::State;
 use crate::kernel::timers::{Timer, TimerId};
-use crate::perf::context::{Instance, Output, Slot};
+use crate::perf::context::{Instance, Output, SessionEvent, Slot};
 use crate::perf::pmu::{HZ, MAX_SAMPLE_RATE, TICK};
 use crate::perf::record::Record;
 
@@ -134,10 +134,11 @@ impl State {
             return;
         }
         match &instance.output {
-            Output::Session(event) => {
+            Output::Session(SessionEvent { session, event }) => {
                 let (pid, tid, event) = (self.task.pid, self.task.tid, *event);
                 let (time, cpu) = (self.cpu.clock, self.cpu.id);
-                self.record_in_profile(Record::Throttle { pid, tid, time, cpu, event, throttled });
+                let told = Record::Throttle { pid, tid, time, cpu, event, throttled };
+                self.record_in(*session, told);
             }
             Output::Ring(opened) => {
                 self.throttle_in_ring(opened, instance.switch.stream_id, throttled);

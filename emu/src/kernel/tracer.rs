@@ -120,12 +120,12 @@ pub const MOST: usize = 128;
 pub async fn thread(k: Kernel, index: usize) {
     scheduler::first_run(&k).await;
     let Some(plan) = k.constant(|s| s.tracers.get(index).map(|t| t.plan)) else { return };
-    sleep(&k, Some(plan.from)).await;
+    sleep(&k, Point::TracerSleep, Some(plan.from)).await;
     let design = k.design();
     let registered = design.init(&k, Tracer::Attached(index)).await;
     let work = k.step(Point::TracerOn, |s| s.turn_on(index, registered)).await;
     if let (Some(work), Some(until)) = (work, plan.until) {
-        sleep(&k, Some(until)).await;
+        sleep(&k, Point::TracerSleep, Some(until)).await;
         k.step(Point::TracerOff, |s| {
             let began = s.cpu.clock;
             let tracer = &mut s.tracers[index];
@@ -146,12 +146,12 @@ pub async fn thread(k: Kernel, index: usize) {
     }
     // The thread stays, as one whose module is not unloaded.
     loop {
-        sleep(&k, None).await;
+        sleep(&k, Point::TracerSleep, None).await;
     }
 }
 
-/// Until that time, or for ever.
-async fn sleep(k: &Kernel, until: Option<Time>) {
+/// The thread sleeps until that time, or for ever; it looks at the clock at this point.
+pub async fn sleep(k: &Kernel, point: Point, until: Option<Time>) {
     let sleeps = |s: &mut State| {
         let over = until.is_some_and(|at| at <= s.cpu.clock);
         if !over {
@@ -159,7 +159,7 @@ async fn sleep(k: &Kernel, until: Option<Time>) {
         }
         !over
     };
-    while k.step(Point::TracerSleep, sleeps).await {
+    while k.step(point, sleeps).await {
         wait::finish(k).await;
     }
 }

@@ -8,6 +8,7 @@
 //!           └─► X5 reset
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
@@ -18,8 +19,8 @@ use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::TaskWork;
 use crate::kernel::{Kernel, Point, State};
-use crate::perf::context::Output;
 use crate::perf::record::Record;
+use crate::perf::session::SessionId;
 
 /// A tracer's work, by its place in [`Unwind::works`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -330,10 +331,10 @@ async fn perf_callback(k: &Kernel, trace: &[u64], cookie: u64) {
             ips: trace.to_vec(),
         };
         s.record_in_rings(&record);
-        let listens = |output: &Output| matches!(output, Output::Session(_));
-        if s.receivers().any(|(_, event, i)| event.defer && listens(&i.output)) {
-            s.record_in_profile(record);
-        }
+        let defers = s.receivers().filter(|(_, event, _)| event.defer);
+        let sessions = defers.filter_map(|(_, _, i)| i.session_event()).map(|of| of.session);
+        let sessions: BTreeSet<SessionId> = sessions.collect();
+        s.record_in_each(&Vec::from_iter(sessions), record);
     })
     .await;
     k.leave(&FUNCTIONS).await;

@@ -17,14 +17,16 @@ use crate::kernel::sampling::Interrupted;
 use crate::mem::PAGE;
 use crate::perf::encode::{Fields, SampleId};
 use crate::perf::record::{Sample, UserDump};
+use crate::perf::session::SessionId;
 
 /// Longest record: its size has 16 bits.
 const LONGEST: u64 = 65535;
 
 impl State {
-    /// The dump of a sample of the session with `size` bytes of stack. The sample has all else.
+    /// The dump of a sample of a session with `size` bytes of stack. The sample has all else.
     pub fn user_dump(
         &self,
+        session: SessionId,
         sample: &Sample,
         at: &Interrupted,
         user: &Regs,
@@ -34,7 +36,9 @@ impl State {
             return Box::default();
         }
         let regs = self.user_values(self.arch.perf_regs_mask(), at, user);
-        let Some(attr) = self.perf.encoder.attrs().get(sample.event) else { return Box::default() };
+        let profile = self.perf.profile(session);
+        let attr = profile.and_then(|p| p.encoder.attrs().get(sample.event));
+        let Some(attr) = attr else { return Box::default() };
         let payload = sample.raw.as_ref().map(|raw| crate::perf::payload::payload(raw, sample.tid));
         let fields = Fields {
             mode: sample.mode,

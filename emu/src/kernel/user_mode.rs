@@ -91,7 +91,7 @@ impl State {
     /// Whether there is something for the executor to do before user code goes on.
     fn wants_executor(&self) -> bool {
         let limit = self.stats.instructions >= self.config.max_instructions;
-        !self.perf.records.is_empty() || self.ending.is_some() || limit
+        self.perf.profiles().any(|(_, p)| !p.records.is_empty()) || self.ending.is_some() || limit
     }
 }
 

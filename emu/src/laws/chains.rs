@@ -28,9 +28,11 @@ impl Parts<'_> {
 
 /// Samples that the moment wrote, with their events.
 fn samples<'a>(m: &'a Moment<'_>) -> impl Iterator<Item = (&'a Sample, &'a Event)> {
-    m.now.records.iter().filter_map(|record| match record {
-        Record::Sample(sample) => Some((sample, m.now.events.get(sample.event)?)),
-        _ => None,
+    m.now.sessions.iter().flat_map(|session| {
+        session.records.iter().filter_map(|record| match record {
+            Record::Sample(sample) => Some((sample, session.events.get(sample.event)?)),
+            _ => None,
+        })
     })
 }
 

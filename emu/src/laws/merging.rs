@@ -17,9 +17,13 @@ pub const LENGTH: Law = Law {
     levels: ALL_G,
 };
 
-/// [`LENGTH`]: the records go through a merger of the monitor's own.
+/// [`LENGTH`]: the records of each session go through a merger of the monitor's own.
 #[derive(Debug, Default)]
-pub struct Length {
+pub struct Length(Vec<Merged>);
+
+/// Of one session.
+#[derive(Debug, Default)]
+struct Merged {
     stream: Stream<Original>,
     /// The newest stacks of each thread: cookie and addresses.
     stacks: BTreeMap<u32, Vec<(u64, Vec<u64>)>>,
@@ -39,7 +43,16 @@ const KEPT: usize = 16;
 
 impl Monitor for Length {
     fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
-        for record in m.now.records {
+        self.0.resize_with(m.now.sessions.len(), Merged::default);
+        for (merged, session) in self.0.iter_mut().zip(&m.now.sessions) {
+            merged.see(session.records, found);
+        }
+    }
+}
+
+impl Merged {
+    fn see(&mut self, records: &[Record], found: &mut Vec<Broken>) {
+        for record in records {
             match record {
                 Record::Sample(s) if cookie(&s.callchain).is_some() => {
                     let original = Original { tid: s.tid, chain: s.callchain.clone() };

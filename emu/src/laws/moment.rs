@@ -11,6 +11,7 @@ use crate::laws::story::TaskStory;
 use crate::perf::buffers;
 use crate::perf::record::{Event, Record, Time};
 use crate::perf::ring::Losses;
+use crate::perf::session::SessionId;
 
 /// What never changes in a run.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +24,6 @@ pub struct Machine {
     pub cpus: u32,
     /// The deferred unwinder's clock.
     pub clock: Clock,
-    /// The events are those of these CPUs, a bit each; 0: they are those of tasks.
-    pub wide: u64,
     /// Samples of an event that may be in a tick, if that is limited.
     pub most_samples: Option<u64>,
 }
@@ -138,8 +137,8 @@ pub struct Capture {
 /// Which ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RingId {
-    /// The session's, of a CPU.
-    Cpu(u32),
+    /// A session's, of a CPU.
+    Cpu(SessionId, u32),
     /// That of a guest's event, by the event's id and where the ring is kept: an event can be
     /// given another one.
     Event {
@@ -157,8 +156,21 @@ pub struct RingView {
     pub id: RingId,
     /// Bytes that were ever written to it.
     pub written: u64,
-    /// Records that found no room. Of the session's rings only how many are untold.
+    /// Records that found no room. Of a session's rings only how many are untold.
     pub losses: Losses,
+}
+
+/// A session of perf.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionView<'a> {
+    /// It is open.
+    pub open: bool,
+    /// The events are those of these CPUs, a bit each; 0: they are those of tasks.
+    pub wide: u64,
+    /// Its events.
+    pub events: &'a [Event],
+    /// Records that were written for it.
+    pub records: &'a [Record],
 }
 
 /// One thing that happened, as it is afterwards.
@@ -186,15 +198,13 @@ pub struct Now<'a> {
     pub exit_stores: u64,
     /// The task's events are gone.
     pub closed: bool,
-    /// The session's events.
-    pub events: &'a [Event],
-    /// Records that it wrote.
-    pub records: &'a [Record],
+    /// The sessions, the main one first, and what it wrote for them.
+    pub sessions: Vec<SessionView<'a>>,
     /// What callchains are walked into.
     pub callchains: buffers::View,
     /// The rings that a slow reader or a guest has.
     pub rings: Vec<RingView>,
-    /// Records of the session that were dropped so far.
+    /// Records of the sessions that were dropped so far.
     pub dropped: u64,
     /// Some were at this moment.
     pub drops: bool,
@@ -223,6 +233,13 @@ pub struct Moment<'a> {
     pub task: &'a TaskView,
     /// What led to it.
     pub story: &'a TaskStory,
+}
+
+impl<'a> Now<'a> {
+    /// The records of all sessions.
+    pub fn records(&self) -> impl Iterator<Item = &'a Record> {
+        self.sessions.iter().flat_map(|session| session.records)
+    }
 }
 
 impl Moment<'_> {

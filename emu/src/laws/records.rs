@@ -1,9 +1,11 @@
 //! Records of deferred stacks, and the samples that wait for them.
 
+use std::collections::BTreeMap;
+
 use crate::kernel::Point;
 use crate::laws::hazard::Hazard;
 use crate::laws::law::{ALL_G, ALL_X, Law};
-use crate::laws::moment::Moment;
+use crate::laws::moment::{Moment, SessionView};
 use crate::laws::monitor::{ByTask, Monitor};
 use crate::laws::report::Broken;
 use crate::perf::merge::cookie;
@@ -23,7 +25,7 @@ pub struct Content;
 
 impl Monitor for Content {
     fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
-        for record in m.now.records {
+        for record in m.now.records() {
             let Record::CallchainDeferred { ips, .. } = record else { continue };
             // Without a stack the record is empty.
             if ips.len() > 512 || !ips.is_empty() && ips != m.now.cache {
@@ -33,9 +35,10 @@ impl Monitor for Content {
     }
 }
 
-/// A cookie of the present entry.
+/// A cookie of the present entry, in the profile of one session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stack {
+    session: usize,
     cookie: u64,
     /// Event and time of the last sample that waits for it.
     sample: Option<(u64, Time)>,
@@ -49,38 +52,46 @@ struct Stack {
 #[derive(Debug, Default)]
 struct Stacks {
     open: Vec<Stack>,
-    /// The one before these, of which there was a record.
-    last: Option<u64>,
+    /// The one before these, of which there was a record; of each session.
+    last: BTreeMap<usize, u64>,
+    /// Sessions that were open when the entry began; `None`: it is the task's first.
+    sessions: Option<Vec<bool>>,
 }
 
 /// Cookies kept; a task has a few at a time.
 const KEPT: usize = 1024;
 
 impl Stacks {
-    fn of(&mut self, cookie: u64) -> Option<&mut Stack> {
-        let at = self.open.iter().position(|s| s.cookie == cookie).unwrap_or(self.open.len());
+    fn of(&mut self, session: usize, cookie: u64) -> Option<&mut Stack> {
+        let same = |s: &Stack| s.session == session && s.cookie == cookie;
+        let at = self.open.iter().position(same).unwrap_or(self.open.len());
         if at == self.open.len() && at < KEPT {
-            self.open.push(Stack { cookie, ..Stack::default() });
+            self.open.push(Stack { session, cookie, ..Stack::default() });
         }
         self.open.get_mut(at)
     }
 
     /// Takes the records of a moment.
     fn take(&mut self, m: &Moment<'_>) {
-        let event = m.now.event;
-        for record in m.now.records {
+        for (id, session) in m.now.sessions.iter().enumerate() {
+            self.take_of(m.now.event, id, session);
+        }
+    }
+
+    fn take_of(&mut self, event: u64, id: usize, session: &SessionView<'_>) {
+        for record in session.records {
             match record {
                 Record::Sample(sample) => {
                     let Some(cookie) = cookie(&sample.callchain) else { continue };
-                    if m.now.events.get(sample.event).is_none_or(|e| !e.defer) {
+                    if session.events.get(sample.event).is_none_or(|e| !e.defer) {
                         continue;
                     }
-                    if let Some(stack) = self.of(cookie) {
+                    if let Some(stack) = self.of(id, cookie) {
                         stack.sample = Some((event, sample.time));
                     }
                 }
                 Record::CallchainDeferred { cookie, time, .. } => {
-                    if let Some(stack) = self.of(*cookie) {
+                    if let Some(stack) = self.of(id, *cookie) {
                         stack.record = Some((event, *time));
                         stack.records += 1;
                     }
@@ -94,7 +105,7 @@ impl Stacks {
     /// was asked for is still to come.
     fn see<'a>(tasks: &'a mut ByTask<Stacks>, m: &Moment<'_>) -> Option<(&'a mut Stacks, bool)> {
         let over = Stacks::is_over(m);
-        if m.now.records.is_empty() && !over {
+        if m.now.records().next().is_none() && !over {
             return None;
         }
         let stacks = tasks.of(m);
@@ -107,11 +118,21 @@ impl Stacks {
         (m.is(Point::Leave) || m.is(Point::ExitMm)) && !m.now.task.waits()
     }
 
+    /// Whether a session was open during the whole entry, which is over: one that came in the
+    /// middle may have samples of a stack whose record it has missed, one that went may miss it.
+    fn was_open(&self, m: &Moment<'_>, session: usize) -> bool {
+        let at_first = self.sessions.as_ref().is_none_or(|open| open.get(session) == Some(&true));
+        at_first && m.now.sessions.get(session).is_some_and(|s| s.open)
+    }
+
     /// The entry is over.
-    fn close(&mut self) {
-        let with_record = |s: &Stack| (s.records > 0).then_some(s.cookie);
-        self.last = self.open.iter().rev().find_map(with_record).or(self.last);
-        self.open.clear();
+    fn close(&mut self, m: &Moment<'_>) {
+        for stack in self.open.drain(..).filter(|s| s.records > 0) {
+            self.last.insert(stack.session, stack.cookie);
+        }
+        let open = self.sessions.get_or_insert_default();
+        open.clear();
+        open.extend(m.now.sessions.iter().map(|s| s.open));
     }
 }
 
@@ -128,9 +149,9 @@ impl Monitor for OneRecord {
         let Some((stacks, true)) = Stacks::see(&mut self.0, m) else { return };
         for stack in &stacks.open {
             let Some((event, _)) = stack.sample else { continue };
-            let before = usize::from(stacks.last == Some(stack.cookie));
+            let before = usize::from(stacks.last.get(&stack.session) == Some(&stack.cookie));
             let records = stack.records + before;
-            if records == 1 {
+            if records == 1 || !stacks.was_open(m, stack.session) {
                 continue;
             }
             let kinds: &[Hazard] = match records {
@@ -143,7 +164,7 @@ impl Monitor for OneRecord {
             let seen = format!("cookie {cookie:#x} of the sample of event {event} has {has}");
             found.push(Broken::or(m.story.about(kinds, cookie), seen));
         }
-        stacks.close();
+        stacks.close(m);
     }
 }
 
@@ -180,7 +201,7 @@ impl Monitor for RecordLater {
             }
         }
         if over {
-            stacks.close();
+            stacks.close(m);
         }
     }
 }

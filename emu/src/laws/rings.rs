@@ -21,13 +21,13 @@ pub const LOST: Law = Law {
 pub struct Lost {
     /// Bytes written to each ring that there is.
     written: BTreeMap<RingId, u64>,
-    /// Lost records that the profile tells of.
+    /// Lost records that the profiles tell of.
     told: u64,
 }
 
 impl Monitor for Lost {
     fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
-        for record in m.now.records {
+        for record in m.now.records() {
             if let Record::Lost { lost, .. } = record {
                 self.told += lost;
             }
@@ -47,7 +47,7 @@ impl Monitor for Lost {
             }
             let losses = ring.losses;
             match ring.id {
-                RingId::Cpu(_) => untold += losses.untold,
+                RingId::Cpu(..) => untold += losses.untold,
                 RingId::Event { .. } if losses.told + losses.untold == losses.dropped => {}
                 RingId::Event { .. } => {
                     found.push(Broken::new(format!("{:?}: {losses:?}", ring.id)));

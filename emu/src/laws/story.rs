@@ -188,7 +188,8 @@ impl TaskStory {
                     self.note(now, Hazard::Lost, cookie, Some(PERF));
                 }
                 let CpuView { id, .. } = now.cpu;
-                if machine.wide != 0 && (id > 63 || machine.wide >> id & 1 == 0) {
+                let without = |wide: u64| wide != 0 && (id > 63 || wide >> id & 1 == 0);
+                if now.sessions.iter().any(|session| session.open && without(session.wide)) {
                     self.note(now, Hazard::Elsewhere, cookie, Some(PERF));
                 }
                 self.call(PERF, cookie);
@@ -221,7 +222,7 @@ impl TaskStory {
     /// The cookie of the record that was written.
     fn written(&self, now: &Now<'_>) -> Option<u64> {
         use crate::perf::record::Record;
-        now.records.iter().find_map(|r| match r {
+        now.records().find_map(|r| match r {
             Record::CallchainDeferred { cookie, .. } => Some(*cookie),
             _ => None,
         })

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::kernel::Point;
 use crate::laws::law::{ALL_G, Law};
-use crate::laws::moment::Moment;
+use crate::laws::moment::{Moment, SessionView};
 use crate::laws::monitor::Monitor;
 use crate::laws::report::Broken;
 use crate::perf::record::Record;
+use crate::perf::session::SessionId;
 
 /// See its words.
 pub const LIMIT: Law = Law {
@@ -20,8 +21,8 @@ pub const LIMIT: Law = Law {
 /// An event on a task, or on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Counted {
-    Task(u32, usize),
-    Cpu(u32, usize),
+    Task(u32, SessionId, usize),
+    Cpu(u32, SessionId, usize),
 }
 
 /// Its samples.
@@ -45,8 +46,10 @@ impl Monitor for Limit {
             found.push(Broken::new("a software event of the task or CPU is throttled"));
         }
         let dropped = m.now.drops;
-        for record in m.now.records {
-            self.record(m, record, (most, dropped), found);
+        for (n, session) in m.now.sessions.iter().enumerate() {
+            for record in session.records {
+                self.record(m, (SessionId(n), session), record, (most, dropped), found);
+            }
         }
         if dropped {
             // One of them may have told of a throttling.
@@ -54,7 +57,7 @@ impl Monitor for Limit {
         }
         if m.is(Point::ExitDead) {
             let dead = m.now.task.tid;
-            self.events.retain(|of, _| !matches!(of, Counted::Task(tid, _) if *tid == dead));
+            self.events.retain(|of, _| !matches!(of, Counted::Task(tid, ..) if *tid == dead));
         }
     }
 }
@@ -63,6 +66,7 @@ impl Limit {
     fn record(
         &mut self,
         m: &Moment<'_>,
+        (id, session): (SessionId, &SessionView<'_>),
         record: &Record,
         (most, dropped): (u64, bool),
         found: &mut Vec<Broken>,
@@ -73,11 +77,11 @@ impl Limit {
             _ => return,
         };
         let index = record.event();
-        let Some(event) = m.now.events.get(index) else { return };
+        let Some(event) = session.events.get(index) else { return };
         let limited = event.kind.interrupts();
-        let of = match m.machine.wide != 0 {
-            true => Counted::Cpu(cpu, index),
-            false => Counted::Task(tid, index),
+        let of = match session.wide != 0 {
+            true => Counted::Cpu(cpu, id, index),
+            false => Counted::Task(tid, id, index),
         };
         let samples = self.events.entry(of).or_default();
         if let Record::Throttle { throttled, .. } = record {

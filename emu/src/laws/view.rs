@@ -10,9 +10,12 @@ use arch::{Arch, Regs};
 use crate::kernel::state::Cpu;
 use crate::kernel::task::Task;
 use crate::kernel::{Point, State};
-use crate::laws::moment::{Capture, CpuView, Now, RingId, RingView, TaskView, UserRegs, What};
+use crate::laws::moment::{
+    Capture, CpuView, Now, RingId, RingView, SessionView, TaskView, UserRegs, What,
+};
 use crate::perf::abi::flag;
 use crate::perf::record::Time;
+use crate::perf::session::{Phase, Profile, SessionId, Written};
 
 impl CpuView {
     /// As it is now.
@@ -57,10 +60,12 @@ fn traversals(state: &State) -> u32 {
 
 /// The rings that there are.
 fn rings(state: &State) -> Vec<RingView> {
-    let session = state.perf.rings.iter().flat_map(|rings| rings.written().enumerate());
-    let session = session.map(|(cpu, (written, losses))| {
-        let id = RingId::Cpu(cpu as u32);
-        RingView { id, written, losses }
+    let sessions = state.perf.profiles().flat_map(|(session, profile)| {
+        let rings = profile.rings.iter().flat_map(|rings| rings.written().enumerate());
+        rings.map(move |(cpu, (written, losses))| {
+            let id = RingId::Cpu(session, cpu as u32);
+            RingView { id, written, losses }
+        })
     });
     let guests = state.perf.opened.iter().filter_map(|event| {
         let ring = event.ring.borrow().clone()?;
@@ -70,7 +75,13 @@ fn rings(state: &State) -> Vec<RingView> {
         let written = if backward { at.wrapping_neg() } else { at };
         Some(RingView { id, written, losses: ring.losses() })
     });
-    session.chain(guests).collect()
+    sessions.chain(guests).collect()
+}
+
+/// Records of the sessions that were dropped so far.
+fn dropped(state: &State) -> u64 {
+    let rings = state.perf.profiles().filter_map(|(_, profile)| profile.rings.as_ref());
+    rings.flat_map(|rings| rings.lost()).sum()
 }
 
 /// Whether an event that nothing may stop stands still.
@@ -86,7 +97,7 @@ fn software_throttled(state: &State) -> bool {
 /// Which records are not new.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    records: usize,
+    records: Written,
     dropped: u64,
     /// User registers are in the slot: after N1.
     saved: bool,
@@ -101,7 +112,7 @@ impl Seen {
             _ => {}
         }
         let calls = &state.unwind.calls;
-        let dropped = state.perf.rings.as_ref().map_or(0, |rings| rings.lost().iter().sum());
+        let dropped = dropped(state);
         let now = Now {
             event,
             what,
@@ -114,8 +125,7 @@ impl Seen {
             traversals: traversals(state),
             exit_stores: state.unwind.exit_stores,
             closed: state.task.exiting && state.task.events.instances.is_empty(),
-            events: &state.perf.session.events,
-            records: state.perf.since(self.records),
+            sessions: state.perf.profiles().map(|(id, p)| self.session(id, p)).collect(),
             callchains: state.perf.callchains.view(state.cpu.id, state.config.callchains),
             rings: rings(state),
             dropped,
@@ -131,6 +141,16 @@ impl Seen {
         };
         self.records = state.perf.written();
         now
+    }
+
+    /// A session with what is new.
+    fn session<'a>(&self, id: SessionId, profile: &'a Profile) -> SessionView<'a> {
+        SessionView {
+            open: profile.phase == Phase::Open,
+            wide: profile.session.wide,
+            events: &profile.session.events,
+            records: profile.since(self.records.of(id)),
+        }
     }
 
     /// The user registers at requests, at captures, and where they can have changed.

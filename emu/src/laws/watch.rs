@@ -49,9 +49,8 @@ impl Handle {
         let machine = Machine {
             arch: state.arch,
             mode: Mode::of(&*state.unwind.design),
-            cpus: state.perf.session.cpus,
+            cpus: state.perf.main.session.cpus,
             clock: state.unwind.clock,
-            wide: state.perf.session.wide,
             most_samples: state.most_samples(),
         };
         let watch = Watch {

@@ -5,7 +5,7 @@
 //!   └─ Instance             one of them on one task or CPU, with its counter
 //! ```
 //!
-//! An instance's records go to the session's profile or to the ring of the event that a guest
+//! An instance's records go to its session's profile or to the ring of the event that a guest
 //! opened ([`Output`]); all else is the same. A task that is forked gets instances of its parent's
 //! events (`inherit`), each at the beginning of a period. When a context is closed, what its
 //! instances counted is added to the totals.
@@ -15,17 +15,27 @@ use std::rc::Rc;
 use crate::perf::opened::{Opened, Totals};
 use crate::perf::pmu::Counter;
 use crate::perf::record::{Event, Time};
+use crate::perf::session::SessionId;
 
 /// Where the records of an instance go.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// To the profile: this event of the session.
-    Session(usize),
+    /// To a session's profile.
+    Session(SessionEvent),
     /// To the ring of an event that a guest opened.
     Ring(Rc<Opened>),
 }
 
-/// What a guest's event needs besides its counter; the session's are on all the time.
+/// An event of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionEvent {
+    /// Which session.
+    pub session: SessionId,
+    /// Which of its events.
+    pub event: usize,
+}
+
+/// What a guest's event needs besides its counter; a session's are on while it is open.
 #[derive(Clone, Debug, Default)]
 pub struct Switch {
     /// `PERF_EVENT_STATE_INACTIVE` or above; below: off.
@@ -123,8 +133,8 @@ impl Switch {
 }
 
 impl Instance {
-    /// Event number `index` of the session, opened at `now`.
-    pub fn new(index: usize, event: &Event, now: Time) -> Instance {
+    /// An event of a session, opened at `now`.
+    pub fn new(of: SessionEvent, event: &Event, now: Time) -> Instance {
         let counter = Counter::new(event);
         let deadline = match event.kind.is_clock() {
             true => now.saturating_add(counter.period),
@@ -132,7 +142,7 @@ impl Instance {
         };
         Instance {
             event: Rc::new(event.clone()),
-            output: Output::Session(index),
+            output: Output::Session(of),
             counter,
             active: true,
             switch: Switch { enabled: true, since: Some(now), ..Switch::default() },
@@ -247,7 +257,7 @@ impl Instance {
     /// It goes on, the session's at once, a guest's when its context is settled.
     pub fn unthrottle(&mut self, now: Time) {
         self.interrupts = Interrupts::default();
-        if self.opened().is_none() {
+        if self.session_event().is_some() {
             self.accrue(now);
             self.set_active(self.scheduled, now);
         }
@@ -262,16 +272,35 @@ impl Instance {
         }
     }
 
-    /// Whether it is the session's and needs a counter.
+    /// Its task is on no CPU: times and timers stand still.
+    fn rest(&mut self, now: Time) {
+        self.accrue(now);
+        self.switch.since = None;
+        if self.deadline != Time::MAX {
+            self.left = self.deadline.saturating_sub(now);
+        }
+    }
+
+    /// A session's event is closed; returns what it was.
+    fn close(&mut self, now: Time) -> Instance {
+        self.rest(now);
+        let closed = self.clone();
+        self.set_active(false, now);
+        (self.switch.enabled, self.switch.gone) = (false, true);
+        self.deadline = Time::MAX;
+        closed
+    }
+
+    /// Whether it is a session's and needs a counter.
     pub fn needs_counter(&self) -> bool {
-        self.opened().is_none() && self.event.kind.is_hardware()
+        self.session_event().is_some() && self.event.kind.is_hardware()
     }
 
     /// Whether this one is of the same group.
     pub fn is_grouped_with(&self, other: &Instance) -> bool {
         match (self.opened(), other.opened()) {
             (Some(a), Some(b)) => Rc::ptr_eq(&a.group_leader(), &b.group_leader()),
-            (None, None) => self.index() == other.index(),
+            (None, None) => self.session_event() == other.session_event(),
             _ => false,
         }
     }
@@ -281,10 +310,11 @@ impl Instance {
         self.opened().is_none_or(|opened| Rc::ptr_eq(&opened.group_leader(), opened))
     }
 
-    /// Which event of the session it is.
-    const fn index(&self) -> Option<usize> {
+    /// Which event of which session it is, if it still is one of those.
+    pub fn session_event(&self) -> Option<SessionEvent> {
         match &self.output {
-            Output::Session(index) => Some(*index),
+            _ if self.switch.gone => None,
+            Output::Session(of) => Some(*of),
             Output::Ring(_) => None,
         }
     }
@@ -316,22 +346,39 @@ impl Instance {
 }
 
 impl Context {
-    /// Opens all of `events` at `now`.
-    pub fn open(events: &[Event], now: Time) -> Context {
-        let instances = events.iter().enumerate().map(|(i, e)| Instance::new(i, e, now)).collect();
-        Context { instances, stale: false, rotation: 0 }
+    /// Opens all `events` of a session at `now`, beside what is open.
+    pub fn open(&mut self, session: SessionId, events: &[Event], now: Time) {
+        let of = |event| SessionEvent { session, event };
+        let new = events.iter().enumerate().map(|(i, e)| Instance::new(of(i), e, now));
+        self.instances.extend(new);
     }
 
-    /// What a child of the task gets (`inherit_event`), of the guest's events those for which
-    /// `wanted` holds. `next_id` gives them ids.
+    /// The same for a task that is on no CPU.
+    pub fn open_at_rest(&mut self, session: SessionId, events: &[Event], now: Time) {
+        let first = self.instances.len();
+        self.open(session, events, now);
+        self.instances[first..].iter_mut().for_each(|instance| instance.rest(now));
+    }
+
+    /// Closes the events of a session; returns them as they were.
+    pub fn close(&mut self, session: SessionId, now: Time) -> Vec<Instance> {
+        let of = |i: &&mut Instance| i.session_event().is_some_and(|of| of.session == session);
+        let closed: Vec<_> =
+            self.instances.iter_mut().filter(of).map(|instance| instance.close(now)).collect();
+        self.stale |= !closed.is_empty();
+        closed
+    }
+
+    /// What a child of the task gets (`inherit_event`): the events of sessions for which `follows`
+    /// holds, and of the guest's those for which `wanted` does. `next_id` gives them ids.
     pub fn inherited(
         &self,
-        session: bool,
+        follows: impl Fn(SessionId) -> bool,
         wanted: impl Fn(&Opened) -> bool,
         mut next_id: impl FnMut() -> u64,
     ) -> Context {
         let inherits = |i: &&Instance| match &i.output {
-            Output::Session(_) => session,
+            Output::Session(of) => !i.switch.gone && follows(of.session),
             Output::Ring(opened) => !i.switch.gone && wanted(opened),
         };
         let child = |i: &Instance| match &i.output {
@@ -352,11 +399,7 @@ impl Context {
                 instance.switch.since = None;
                 continue;
             }
-            instance.accrue(now);
-            instance.switch.since = None;
-            if instance.deadline != Time::MAX {
-                instance.left = instance.deadline.saturating_sub(now);
-            }
+            instance.rest(now);
         }
     }
 

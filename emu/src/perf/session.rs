@@ -14,27 +14,15 @@ use crate::perf::session_encode::Encoder;
 /// Perf's part of the kernel state that is not a task's or a CPU's.
 #[derive(Debug)]
 pub struct Perf {
-    /// What the profile's reader is told.
-    pub session: Session,
-    /// The attributes of its events, and the bytes of its records.
-    pub encoder: Encoder,
-    /// The rings, if their reader is slow.
-    pub rings: Option<Rings>,
+    /// The session of the command line itself, open during the whole run.
+    pub main: Profile,
+    /// The sessions beside it.
+    pub beside: Vec<Profile>,
     /// What callchains are walked into.
     pub callchains: Buffers,
-    /// The session's part of their users: it is open until the end of the run.
-    _users: Vec<BufferUse>,
-    /// For each event of the session: what the contexts that are closed have counted.
-    pub totals: Vec<Counter>,
-    /// The same: for how long they were open, and counted.
-    pub times: Vec<Totals>,
-    /// Records not yet handed to the exporter. Those of one CPU are in time order.
-    pub records: Vec<Record>,
-    /// Records that were handed to it before these.
-    pub taken: usize,
     /// Where user probes are, whatever process runs the file.
     pub uprobes: Vec<ProbePlace>,
-    /// There are probes of kernel functions among the session's events.
+    /// There are probes of kernel functions among the sessions' events.
     pub kprobes: bool,
     /// There is a tracepoint of interrupts or preemption, or has been.
     pub preemptirq: bool,
@@ -48,6 +36,79 @@ pub struct Perf {
     pub last_id: u64,
 }
 
+/// Which session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub usize);
+
+impl SessionId {
+    /// That of the command line itself; those beside it follow.
+    pub const MAIN: SessionId = SessionId(0);
+}
+
+/// Most sessions beside the main one.
+pub const MOST_BESIDE: usize = 16;
+
+/// Numbers of records, of each session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written([usize; MOST_BESIDE + 1]);
+
+impl Written {
+    /// That of one session.
+    pub fn of(&self, session: SessionId) -> usize {
+        self.0.get(session.0).copied().unwrap_or(0)
+    }
+}
+
+/// When a session is open, in nanoseconds since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// Its beginning; 0: it is open before the guest's first instruction.
+    pub from: Time,
+    /// Its end; `None`: that of the run.
+    pub until: Option<Time>,
+}
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Its events are not open yet.
+    Waits,
+    /// They are.
+    Open,
+    /// They were.
+    Closed,
+}
+
+/// One session, as `perf record` has one: its events, its rings, its records.
+#[derive(Debug)]
+pub struct Profile {
+    /// What the profile's reader is told.
+    pub session: Session,
+    /// The attributes of its events, and the bytes of its records.
+    pub encoder: Encoder,
+    /// The rings, if their reader is slow.
+    pub rings: Option<Rings>,
+    /// When it is open.
+    pub span: Span,
+    /// Whether it is now.
+    pub phase: Phase,
+    /// Its part of the users of callchain buffers, while it is open.
+    users: Vec<BufferUse>,
+    /// For each event of the session: what the contexts that are closed have counted.
+    pub totals: Vec<Counter>,
+    /// The same: for how long they were open, and counted.
+    pub times: Vec<Totals>,
+    /// Records not yet handed to the exporter. Those of one CPU are in time order.
+    pub records: Vec<Record>,
+    /// Records that were handed to it before these.
+    pub taken: usize,
+}
+
+/// Whether it has a tracepoint of interrupts or preemption.
+fn asks_preemptirq(session: &Session) -> bool {
+    session.events.iter().any(|e| matches!(e.kind, EventKind::Preemptirq(_)))
+}
+
 /// A user probe's place: an instruction of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbePlace {
@@ -59,34 +120,23 @@ pub struct ProbePlace {
     pub returns: bool,
 }
 
-impl Perf {
+impl Profile {
     /// The events of `session`, open nowhere yet.
-    pub fn new(session: Session) -> Perf {
+    fn new(session: Session, span: Span) -> Profile {
         let totals: Vec<Counter> = session.events.iter().map(Counter::new).collect();
-        let last_id = totals.len() as u64;
         let encoder = Encoder::new(Attr::all(&session));
-        let preemptirq = session.events.iter().any(|e| matches!(e.kind, EventKind::Preemptirq(_)));
         let times = vec![Totals::default(); totals.len()];
-        let callchains = Buffers::default();
-        let with = session.events.iter().filter(|event| event.callchain);
-        let users = with.map(|_| callchains.get()).collect();
-        Perf {
+        Profile {
             session,
             encoder,
             rings: None,
-            callchains,
-            _users: users,
+            span,
+            phase: Phase::Waits,
+            users: Vec::new(),
             totals,
             times,
             records: Vec::new(),
             taken: 0,
-            uprobes: Vec::new(),
-            kprobes: false,
-            preemptirq,
-            has_breakpoints: false,
-            armed: Vec::new(),
-            opened: Vec::new(),
-            last_id,
         }
     }
 
@@ -95,8 +145,26 @@ impl Perf {
         self.rings = Some(Rings::new(settings, self.session.cpus, self.session.events.len()));
     }
 
+    /// Its events are open from now on.
+    pub fn open(&mut self, callchains: &Buffers) {
+        let with = self.session.events.iter().filter(|event| event.callchain);
+        self.users = with.map(|_| callchains.get()).collect();
+        self.phase = Phase::Open;
+    }
+
+    /// They are closed at `time`: what the tool writes last is written.
+    pub fn close(&mut self, time: Time) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Closed;
+        self.users.clear();
+        let lost = self.lost_samples(time);
+        self.records.extend(lost);
+    }
+
     /// The records that the tool writes at the end: what each event has lost.
-    pub fn lost_samples(&self, time: Time) -> Vec<Record> {
+    fn lost_samples(&self, time: Time) -> Vec<Record> {
         let lost = self.rings.iter().flat_map(|rings| rings.lost().iter().enumerate());
         let lost = lost.filter(|(_, lost)| **lost > 0);
         lost.map(|(event, &lost)| Record::LostSamples { time, event, lost }).collect()
@@ -118,6 +186,92 @@ impl Perf {
     pub fn since(&self, before: usize) -> &[Record] {
         self.records.get(before.saturating_sub(self.taken)..).unwrap_or_default()
     }
+}
+
+impl Perf {
+    /// The events of `session`, which is open from now on.
+    pub fn new(session: Session) -> Perf {
+        let last_id = session.events.len() as u64;
+        let preemptirq = asks_preemptirq(&session);
+        let callchains = Buffers::default();
+        let mut main = Profile::new(session, Span::default());
+        main.open(&callchains);
+        Perf {
+            main,
+            beside: Vec::new(),
+            callchains,
+            uprobes: Vec::new(),
+            kprobes: false,
+            preemptirq,
+            has_breakpoints: false,
+            armed: Vec::new(),
+            opened: Vec::new(),
+            last_id,
+        }
+    }
+
+    /// One more session, open nowhere yet; `None`: there are too many.
+    pub fn add(&mut self, session: Session, span: Span) -> Option<&mut Profile> {
+        if self.beside.len() >= MOST_BESIDE {
+            return None;
+        }
+        self.preemptirq |= asks_preemptirq(&session);
+        self.beside.push(Profile::new(session, span));
+        self.beside.last_mut()
+    }
+
+    /// All sessions, the main one first.
+    pub fn profiles(&self) -> impl Iterator<Item = (SessionId, &Profile)> {
+        std::iter::once(&self.main)
+            .chain(&self.beside)
+            .enumerate()
+            .map(|(n, profile)| (SessionId(n), profile))
+    }
+
+    /// The same, to be changed.
+    pub fn profiles_mut(&mut self) -> impl Iterator<Item = (SessionId, &mut Profile)> {
+        std::iter::once(&mut self.main)
+            .chain(&mut self.beside)
+            .enumerate()
+            .map(|(n, profile)| (SessionId(n), profile))
+    }
+
+    /// One session.
+    pub fn profile(&self, id: SessionId) -> Option<&Profile> {
+        match id.0.checked_sub(1) {
+            None => Some(&self.main),
+            Some(n) => self.beside.get(n),
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn profile_mut(&mut self, id: SessionId) -> Option<&mut Profile> {
+        match id.0.checked_sub(1) {
+            None => Some(&mut self.main),
+            Some(n) => self.beside.get_mut(n),
+        }
+    }
+
+    /// Records that were written so far, of each session.
+    pub fn written(&self) -> Written {
+        let mut written = Written::default();
+        for (at, (_, profile)) in written.0.iter_mut().zip(self.profiles()) {
+            *at = profile.written();
+        }
+        written
+    }
+
+    /// Those that were written after so many, as far as they have not been handed on.
+    pub fn since(&self, before: Written) -> impl Iterator<Item = (SessionId, &Record)> {
+        let each = self.profiles().zip(before.0);
+        each.flat_map(|((id, p), before)| p.since(before).iter().map(move |r| (id, r)))
+    }
+
+    /// Those that are open and for which `wanted` holds.
+    pub fn open_sessions(&self, wanted: impl Fn(&Session) -> bool) -> Vec<SessionId> {
+        let open = self.profiles().filter(|(_, p)| p.phase == Phase::Open && wanted(&p.session));
+        open.map(|(id, _)| id).collect()
+    }
 
     /// Whether an event of this kind was asked for.
     pub fn wants(&self, kind: EventKind) -> bool {
@@ -126,8 +280,8 @@ impl Perf {
 
     /// The kinds of all events that were asked for.
     pub fn kinds(&self) -> impl Iterator<Item = EventKind> {
-        let session = self.session.events.iter().map(|e| e.kind);
-        session.chain(self.opened.iter().map(|o| o.event.kind))
+        let sessions = self.profiles().flat_map(|(_, p)| p.session.events.iter().map(|e| e.kind));
+        sessions.chain(self.opened.iter().map(|o| o.event.kind))
     }
 
     /// An id for one more event.

@@ -118,6 +118,19 @@ pub struct Expected {
     pub output: [Output; 2],
     /// SHA-256 of the profile, see [`profile`](super::profile); none if the run was interrupted.
     pub profile: Option<String>,
+    /// The sessions beside the main one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<SessionExpected>,
+}
+
+/// What came of a session beside the main one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionExpected {
+    /// Samples of each event.
+    pub samples: Vec<(String, u64)>,
+    /// SHA-256 of its profile; none if the run was interrupted.
+    pub profile: Option<String>,
 }
 
 /// How a guest ended: [`Ending`].

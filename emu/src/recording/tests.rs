@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::file::{MAGIC, MAX_BODY};
 use super::fuzz::fuzz_recording;
 use super::input::{Border, Got, InputLog, Position, Segment};
-use super::manifest::{End, Expected, Failed, Output, Program, Word};
+use super::manifest::{End, Expected, Failed, Output, Program, SessionExpected, Word};
 use super::text::Text;
 use super::*;
 use crate::kernel::vfs::host::{Status, Stream};
@@ -75,6 +75,10 @@ fn crafted() -> Recording {
                 samples: vec![("cycles".into(), 1)],
                 output: [output(b"hello\n"), output(&[b'x'; 5000])],
                 profile: Some("00".into()),
+                sessions: vec![SessionExpected {
+                    samples: vec![("cycles".to_owned(), 9)],
+                    profile: None,
+                }],
             },
         },
         input: b"a\nb".to_vec(),

@@ -5,6 +5,7 @@ use crate::kernel::state::Cpu;
 use crate::kernel::task::{Task, WorkBits};
 use crate::kernel::task_work::TaskWorks;
 use crate::numbers::grouped;
+use crate::perf::session::Written;
 
 /// Of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +132,7 @@ pub struct Facts {
     /// The task's.
     pub task: TaskFacts,
     /// Records that were written.
-    pub records: usize,
+    pub records: Written,
     /// Callbacks that were made to tracers.
     pub calls: usize,
 }
@@ -209,7 +210,7 @@ mod tests {
             works: Some(1),
             work: WorkBits { notify_resume: true, ..WorkBits::default() },
         };
-        let old = Facts { cpu, task, records: 0, calls: 0 };
+        let old = Facts { cpu, task, records: Written::default(), calls: 0 };
         assert_eq!(old.changes(&old), Vec::<String>::new());
         let new = Facts {
             cpu: CpuFacts { irqs_on: false, level: 3, irq_work: true, count: 3 },

@@ -10,6 +10,7 @@ use crate::kernel::timeline::Timeline;
 use crate::kernel::unwind::{Requested, WorkId};
 use crate::kernel::{Point, State};
 use crate::perf::record::Time;
+use crate::perf::session::Written;
 use crate::timeline::facts::{CpuFacts, Facts, TaskFacts, counted};
 use crate::timeline::range::Range;
 use crate::timeline::words::{self, Told};
@@ -33,7 +34,7 @@ pub struct Teller {
     machine: u32,
     cpus: BTreeMap<u32, CpuStory>,
     tasks: BTreeMap<u32, TaskFacts>,
-    records: usize,
+    records: Written,
     calls_made: usize,
 }
 
@@ -69,7 +70,7 @@ impl Teller {
             machine: 1,
             cpus: BTreeMap::new(),
             tasks: BTreeMap::new(),
-            records: 0,
+            records: Written::default(),
             calls_made: 0,
         }
     }

@@ -6,6 +6,7 @@ use crate::kernel::symbols::{Function, Named, SIZE, text_base};
 use crate::kernel::unwind::{PERF, Requested, Tracer, WorkId};
 use crate::kernel::{Point, State};
 use crate::perf::record::{Record, Sample, context};
+use crate::perf::session::SessionId;
 use crate::timeline::facts::{Facts, bits, counted, names};
 use crate::timeline::{Cookie, Names};
 
@@ -70,7 +71,8 @@ impl Told<'_> {
                 "raised work is done: nothing but this interrupt was wanted".to_owned()
             }
             Point::NmiSample | Point::SoftwareSample | Point::IrqHandler => {
-                let samples: Vec<String> = self.samples().map(|s| self.sample(s)).collect();
+                let samples: Vec<String> =
+                    self.samples().map(|(session, s)| self.sample(session, s)).collect();
                 match samples.is_empty() {
                     true => return None,
                     false => samples.join("; "),
@@ -256,31 +258,37 @@ impl Told<'_> {
     }
 
     /// Records of the step.
-    fn records(&self) -> &[Record] {
+    fn records(&self) -> impl Iterator<Item = (SessionId, &Record)> {
         self.state.perf.since(self.old.records)
     }
 
-    fn samples(&self) -> impl Iterator<Item = &Sample> {
-        self.records().iter().filter_map(|r| match r {
-            Record::Sample(sample) => Some(sample),
+    fn samples(&self) -> impl Iterator<Item = (SessionId, &Sample)> {
+        self.records().filter_map(|(session, r)| match r {
+            Record::Sample(sample) => Some((session, sample)),
             _ => None,
         })
     }
 
     fn record(&self) -> Option<(u64, &[u64])> {
-        self.records().iter().find_map(|r| match r {
+        self.records().find_map(|(_, r)| match r {
             Record::CallchainDeferred { cookie, ips, .. } => Some((*cookie, &ips[..])),
             _ => None,
         })
     }
 
-    fn sample(&self, sample: &Sample) -> String {
-        let event = &self.state.perf.session.events[sample.event].name;
+    fn sample(&self, session: SessionId, sample: &Sample) -> String {
+        let profile = self.state.perf.profile(session);
+        let event = profile.and_then(|p| p.session.events.get(sample.event));
+        let event = event.map_or("an event", |event| event.name.as_str());
         let place = match self.kernel(sample.ip) {
             Some(place) => place,
             None => (self.names)(sample.ip),
         };
-        let mut text = format!("sample of {event} at {place}");
+        let of = match session {
+            SessionId::MAIN => String::new(),
+            SessionId(n) => format!(" of session {}", n + 1),
+        };
+        let mut text = format!("sample of {event}{of} at {place}");
         // Each part of the chain begins with its marker.
         for part in sample.callchain.chunk_by(|_, next| *next < context::MAX) {
             let n = part.len() as u64 - 1;
@@ -296,7 +304,7 @@ impl Told<'_> {
 
     /// A kernel address.
     fn kernel(&self, ip: u64) -> Option<String> {
-        let symbols = &self.state.perf.session.kernel_symbols;
+        let symbols = &self.state.perf.main.session.kernel_symbols;
         ip.checked_sub(text_base(self.state.arch))?;
         let at = symbols.partition_point(|s| s.addr <= ip).checked_sub(1)?;
         let symbol = &symbols[at];

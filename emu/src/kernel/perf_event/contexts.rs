@@ -48,7 +48,7 @@ impl State {
     }
 
     /// All contexts that have an instance for which `wanted` holds.
-    fn contexts_with(&self, wanted: impl Fn(&Instance) -> bool) -> Vec<Target> {
+    pub fn contexts_with(&self, wanted: impl Fn(&Instance) -> bool) -> Vec<Target> {
         let any = |context: &Context| context.instances.iter().any(&wanted);
         let tasks = self.tasks().filter(|t| any(&t.events)).map(|t| Target::Task(t.id.0, None));
         let cpus = self.cpus().filter(|c| any(&c.events)).map(|c| Target::Cpu(c.id));
@@ -95,8 +95,9 @@ impl State {
             opened.attr.has(flag::INHERIT) && (is_thread || !opened.attr.has(flag::INHERIT_THREAD))
         };
         let State { task, perf, .. } = self;
-        let session = !perf.session.no_inherit;
-        task.events.inherited(session, wanted, || perf.next_id())
+        let alone = perf.open_sessions(|session| session.no_inherit);
+        let follows = |session| !alone.contains(&session);
+        task.events.inherited(follows, wanted, || perf.next_id())
     }
 
     /// `perf_event_exec`: events that wait for it are on, those that may not see it are gone.

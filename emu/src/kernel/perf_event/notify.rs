@@ -97,8 +97,11 @@ impl State {
 
     /// `perf_event_wakeup`, in irq_work.
     pub fn run_wakeups(&mut self) {
-        if let Some(rings) = &mut self.perf.rings {
-            rings.wake(self.cpu.id, self.cpu.clock);
+        let (id, now) = (self.cpu.id, self.cpu.clock);
+        for (_, profile) in self.perf.profiles_mut() {
+            if let Some(rings) = &mut profile.rings {
+                rings.wake(id, now);
+            }
         }
         let events = std::mem::take(&mut self.cpu.wakeups);
         if events.is_empty() {

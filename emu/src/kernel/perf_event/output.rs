@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sample of an instance ──────────────► its event's ring
-//! COMM, MMAP2, FORK, EXIT, SWITCH,  ─┬► the profile, if a session is open
+//! COMM, MMAP2, FORK, EXIT, SWITCH,  ─┬► the profile of each session that is open
 //! CALLCHAIN_DEFERRED                 └► the ring of each active event that asks for such records
 //! ```
 
@@ -13,15 +13,16 @@ use arch::{Arch, Regs, perf_regs};
 use crate::kernel::State;
 use crate::kernel::perf_event::read;
 use crate::kernel::sampling::Interrupted;
+use crate::mem::{Area, Backing};
 use crate::perf::abi::{flag, sample_type as bit};
 use crate::perf::context::{Instance, Output};
 use crate::perf::encode::{Body, Fields, SampleId};
 use crate::perf::opened::{Opened, Target};
 use crate::perf::payload;
 use crate::perf::reader::Written;
-use crate::perf::record::{EventKind, FileId, Record, Sample};
+use crate::perf::record::{EventKind, FileId, Record, Sample, Time};
 use crate::perf::ring::{self, How};
-use crate::perf::session::Perf;
+use crate::perf::session::{Profile, SessionId};
 
 /// Flags of events that get records of tasks.
 const TASK: u64 = flag::COMM | flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::TASK;
@@ -63,20 +64,32 @@ fn of_task(mut record: Record) -> Record {
 type Receiver = (Rc<Opened>, u64);
 
 impl State {
-    /// A record goes to the profile and to the rings of the present task's and CPU's events.
+    /// A record goes to the profile of every open session and to the rings of the present task's
+    /// and CPU's events.
     pub fn record(&mut self, record: Record) {
         self.record_in_rings(&record);
-        self.record_in_profile(record);
+        let sessions = self.perf.open_sessions(|_| true);
+        self.record_in_each(&sessions, record);
     }
 
-    /// A record of the session goes into the CPU's ring, and from there into the profile. Without a
+    /// The same record in the profiles of several sessions.
+    pub fn record_in_each(&mut self, sessions: &[SessionId], record: Record) {
+        let Some((&last, others)) = sessions.split_last() else { return };
+        for &session in others {
+            self.record_in(session, record.clone());
+        }
+        self.record_in(last, record);
+    }
+
+    /// A record of a session goes into the CPU's ring, and from there into the profile. Without a
     /// slow reader there is always room. Whether it was written.
-    pub fn record_in_profile(&mut self, record: Record) -> bool {
-        if self.is_not_followed(&record) {
+    pub fn record_in(&mut self, session: SessionId, record: Record) -> bool {
+        if self.is_not_followed(session, &record) {
             return false;
         }
         let (now, cpu) = (self.cpu.clock, self.cpu.id);
-        let Perf { rings, encoder, records, .. } = &mut self.perf;
+        let Some(profile) = self.perf.profile_mut(session) else { return false };
+        let Profile { rings, encoder, records, .. } = profile;
         let Some(rings) = rings else {
             records.push(record);
             return true;
@@ -102,17 +115,18 @@ impl State {
 
     /// A record that tells of a task or its mappings, written by a task that has not inherited the
     /// session's events: no event is there to get it.
-    fn is_not_followed(&self, record: &Record) -> bool {
-        let session = &self.perf.session;
+    fn is_not_followed(&self, id: SessionId, record: &Record) -> bool {
+        let Some(Profile { session, .. }) = self.perf.profile(id) else { return true };
         let tells = matches!(
             record,
             Record::Comm { .. } | Record::Mmap2 { .. } | Record::Fork { .. } | Record::Exit { .. }
         );
-        let has = || self.task.events.instances.iter().any(|i| i.opened().is_none());
+        let of = |i: &Instance| i.session_event().is_some_and(|of| of.session == id);
+        let has = || self.task.events.instances.iter().any(of);
         session.no_inherit && !session.system_wide() && tells && !has()
     }
 
-    /// The same, without the profile.
+    /// A record goes to the rings alone.
     pub fn record_in_rings(&mut self, record: &Record) {
         for (event, stream_id) in self.guest_receivers(|event| wants(event, record)) {
             let body = match record {
@@ -128,8 +142,33 @@ impl State {
         }
     }
 
+    /// A mapping came into being at `start`: `PERF_RECORD_MMAP2`. The session wants those that are
+    /// executable, and all others if a tool is to find unwind tables in them.
+    pub fn record_mapping(&mut self, start: u64) {
+        let Some(area) = self.mm.area(start) else { return };
+        let exec = area.prot.exec;
+        let sessions = self.perf.open_sessions(|session| exec || session.wants_data_mappings());
+        if sessions.is_empty() && self.perf.opened.is_empty() {
+            return;
+        }
+        let (file, path) = self.vfs.identify(area);
+        let (addr, pgoff) = (area.start, area.offset_of(area.start));
+        if let Some(observer) = self.observer.as_mut().filter(|_| exec) {
+            observer.about(self.task.id);
+            observer.mapped(&path, addr, pgoff);
+        }
+        let own = match &area.backing {
+            Backing::File { object, .. } => (object.inode(), object.name()),
+            _ => (0, path.clone()),
+        };
+        let of = (self.task.pid, self.task.tid, self.cpu.clock, self.cpu.id);
+        let record = mmap2(of, area, file, path);
+        self.record_mapping_in_rings(&record, own.0, own.1);
+        self.record_in_each(&sessions, record);
+    }
+
     /// A mapping, as the program itself names it, goes to the rings.
-    pub fn record_mapping_in_rings(&mut self, record: &Record, inode: u64, path: String) {
+    fn record_mapping_in_rings(&mut self, record: &Record, inode: u64, path: String) {
         let receivers = self.guest_receivers(|event| wants(event, record));
         for (event, stream_id) in receivers {
             let mut own = record.clone();
@@ -267,6 +306,29 @@ impl State {
         }
         fields.push(attr.sample_type, &mut bytes);
         self.write_ring(event, &bytes, instance.switch.stream_id, true);
+    }
+}
+
+/// `PERF_RECORD_MMAP2` of an area, which is of this file: written for this process and thread at
+/// this time on this CPU.
+pub fn mmap2(
+    (pid, tid, time, cpu): (u32, u32, Time, u32),
+    area: &Area,
+    file: FileId,
+    path: String,
+) -> Record {
+    Record::Mmap2 {
+        pid,
+        tid,
+        time,
+        cpu,
+        addr: area.start,
+        len: area.len(),
+        pgoff: area.offset_of(area.start),
+        file,
+        prot: area.prot.bits(),
+        flags: if area.flags.shared { 1 } else { 2 },
+        path,
     }
 }
 

@@ -353,7 +353,7 @@ fn a_child_counts_for_its_parent() {
 fn callchain_sysctls_are_busy_while_an_event_has_callchains() {
     let mut lab = Lab::new();
     // No session is open, which would have callchains.
-    let session = Session { events: Vec::new(), ..lab.state.perf.session.clone() };
+    let session = Session { events: Vec::new(), ..lab.state.perf.main.session.clone() };
     lab.state.perf = Perf::new(session);
     let path = |lab: &mut Lab| lab.put(BUFFER, b"/proc/sys/kernel/perf_event_max_stack\0");
     const RDWR: u64 = 2;

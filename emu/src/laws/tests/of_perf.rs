@@ -5,6 +5,7 @@ use crate::kernel::Point;
 use crate::laws::moment::{RingId, RingView};
 use crate::perf::record::{EventKind, Record};
 use crate::perf::ring::Losses;
+use crate::perf::session::SessionId;
 
 #[test]
 fn law_26_recursion_slots() {
@@ -37,7 +38,11 @@ fn law_28_buffers_and_their_users() {
 
 /// A ring of CPU 0 after so many bytes, with so many losses that no record tells of.
 fn ring(written: u64, untold: u64) -> RingView {
-    RingView { id: RingId::Cpu(0), written, losses: Losses { untold, ..Losses::default() } }
+    RingView {
+        id: RingId::Cpu(SessionId::MAIN, 0),
+        written,
+        losses: Losses { untold, ..Losses::default() },
+    }
 }
 
 #[test]

@@ -9,7 +9,9 @@ use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::{Call, Clock, PERF, Requested, Tracer, Work, WorkId};
 use crate::laws::hazard::Hazard;
 use crate::laws::law::Mode;
-use crate::laws::moment::{Capture, CpuView, Machine, Now, RingView, TaskView, UserRegs, What};
+use crate::laws::moment::{
+    Capture, CpuView, Machine, Now, RingView, SessionView, TaskView, UserRegs, What,
+};
 use crate::laws::watch::Laws;
 use crate::perf::buffers;
 use crate::perf::record::{CpuMode, Event, EventKind, Rate, Record, Sample, UserStack};
@@ -53,7 +55,6 @@ impl Script {
             mode,
             cpus: 1,
             clock: Clock { granularity: 100, start: 0, skew: 0 },
-            wide: 0,
             most_samples: Some(2),
         };
         let event = Event {
@@ -134,8 +135,12 @@ impl Script {
             traversals: self.traversals,
             exit_stores: self.exit_stores,
             closed: self.closed,
-            events: &self.events,
-            records: &self.records,
+            sessions: vec![SessionView {
+                open: true,
+                wide: 0,
+                events: &self.events,
+                records: &self.records,
+            }],
             callchains: self.callchains,
             rings: self.rings.clone(),
             dropped: self.dropped,

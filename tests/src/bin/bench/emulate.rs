@@ -90,18 +90,18 @@ pub fn run_with<T>(
     // Without an event there is no profile.
     let mut sink = setup.period.map(|_| nowhere(&state)).transpose()?;
     let kernel = Kernel::new(state);
-    run::run(&kernel, &AtomicBool::new(false), |records| {
+    run::run(&kernel, &AtomicBool::new(false), |_, records| {
         sink.iter_mut().try_for_each(|sink| records.iter().try_for_each(|r| sink.record(r)))
     })?;
     kernel.with(|state| finish(prepared, state));
     sink.iter_mut().try_for_each(|sink| sink.finish())?;
-    Ok(kernel.with(|s| s.perf.totals.iter().map(|c| c.samples).sum()))
+    Ok(kernel.with(|s| s.perf.main.totals.iter().map(|c| c.samples).sum()))
 }
 
 /// A profile that nobody reads.
 fn nowhere(state: &State) -> Result<Box<dyn Sink>> {
     let output = Output::Stream { out: Box::new(std::io::sink()), name: "nowhere".to_owned() };
-    Ok(emu::export::open(Format::PerfData, &state.perf.session, output, Images::of_host())?)
+    Ok(emu::export::open(Format::PerfData, &state.perf.main.session, output, Images::of_host())?)
 }
 
 /// The events that are open, on the guest's tasks.
