@@ -12,7 +12,7 @@ use arch::{Arch, Errno};
 use emu::kernel::state::{PmuIrq, Stats};
 use emu::kernel::step::Path;
 use emu::kernel::task_work::TaskWork;
-use emu::kernel::unwind::{Clock, Design, Requested, Tracer, WorkId};
+use emu::kernel::unwind::{Clock, Design, Mode, Requested, Tracer, WorkId};
 use emu::kernel::{Kernel, Point, State, symbols};
 use emu::laws::hazard::Hazard;
 use emu::perf::record::{CpuMode, EventKind, Record, context};
@@ -347,24 +347,25 @@ fn a_coarse_clock() {
 /// A design that is another one under a name.
 #[derive(Debug)]
 struct Mutant {
-    name: &'static str,
+    mode: Mode,
     design: Rc<dyn Design>,
     /// X5 does nothing.
     forgets: bool,
 }
 
 impl Mutant {
-    fn run(name: &'static str, design: &str, forgets: bool) -> Outcome {
-        let design = emu::deferred::by_name(design).unwrap();
-        let mutant = Mutant { name, design, forgets };
-        let harness = Harness::new(Arch::X86_64, "hello").events("cycles", 400).deferred(name);
+    fn run(mode: Mode, design: Mode, forgets: bool) -> Outcome {
+        let design = emu::deferred::by_name(design.name()).unwrap();
+        let mutant = Mutant { mode, design, forgets };
+        let harness = Harness::new(Arch::X86_64, "hello").events("cycles", 400);
+        let harness = harness.deferred(mode.name());
         harness.run_prepared(|s| s.unwind.design = Rc::new(mutant), |_, _| {})
     }
 }
 
 impl Design for Mutant {
-    fn name(&self) -> &'static str {
-        self.name
+    fn mode(&self) -> Mode {
+        self.mode
     }
 
     fn request<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, Requested> {
@@ -399,25 +400,25 @@ impl Design for Mutant {
 /// A mutant that does nothing else keeps all laws.
 #[test]
 fn a_design_in_disguise() {
-    Mutant::run("mask", "mask", false);
+    Mutant::run(Mode::Mask, Mode::Mask, false);
 }
 
 #[test]
 #[should_panic(expected = "LAW-15 is broken, at event")]
 fn a_reset_that_is_forgotten() {
-    Mutant::run("mask", "mask", true);
+    Mutant::run(Mode::Mask, Mode::Mask, true);
 }
 
 #[test]
 #[should_panic(expected = "LAW-18 is broken, at event")]
 fn an_nmi_that_is_not_refused() {
-    Mutant::run("cookie", "mask", false);
+    Mutant::run(Mode::Cookie, Mode::Mask, false);
 }
 
 #[test]
 #[should_panic(expected = "LAW-24 is broken, at event")]
 fn an_exit_without_its_store() {
-    Mutant::run("timestamp", "cookie", false);
+    Mutant::run(Mode::Timestamp, Mode::Cookie, false);
 }
 
 /// `emu run --laws`: what is told, and that nothing else changes.

@@ -7,7 +7,7 @@ use crate::deferred::id;
 use crate::deferred::listed::{self, Points};
 use crate::kernel::step::Path;
 use crate::kernel::task_work::TaskWork;
-use crate::kernel::unwind::{Design, Requested, Tracer, WorkId};
+use crate::kernel::unwind::{Design, Mode, Requested, Tracer, WorkId};
 use crate::kernel::{Kernel, Point, State};
 
 /// Entries of its cache page: a header of 8 bytes.
@@ -36,8 +36,8 @@ const POINTS: Points = Points {
 pub struct Cookie;
 
 impl Design for Cookie {
-    fn name(&self) -> &'static str {
-        "cookie"
+    fn mode(&self) -> Mode {
+        Mode::Cookie
     }
 
     fn request<'a>(&'a self, k: &'a Kernel, _work: WorkId) -> Path<'a, Requested> {

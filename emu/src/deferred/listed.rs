@@ -82,13 +82,13 @@ pub async fn process(
                 (s.task.unwind.id, trace)
             })
             .await;
-        lock::lock(k, lock::CALLBACKS, points.work[2]).await;
+        lock::lock(k, points.work[2]).await;
         let works = k.step(Point::ListRead, |s| s.unwind.list.clone()).await;
         for work in works {
             k.step(points.work[3], |_| ()).await;
             call_back(k, work, &trace, cookie).await;
         }
-        lock::unlock(k, lock::CALLBACKS, points.work[4]).await;
+        lock::unlock(k, points.work[4]).await;
     }
     k.ret().await;
 }
@@ -96,18 +96,18 @@ pub async fn process(
 /// Registers a tracer: pushed in front under the mutex.
 pub async fn init(k: &Kernel, tracer: Tracer) -> Result<WorkId, Errno> {
     let work = Work { bit: 0, tracer: Some(tracer), next: None, queued: None };
-    lock::lock(k, lock::CALLBACKS, Point::InitLock).await;
+    lock::lock(k, Point::InitLock).await;
     let id = k.step(Point::InitList, |s| s.unwind.push_front(work)).await;
-    lock::unlock(k, lock::CALLBACKS, Point::InitUnlock).await;
+    lock::unlock(k, Point::InitUnlock).await;
     Ok(id)
 }
 
 /// A tracer goes away: unlinked under the mutex, so that no callback of it runs any more. Tasks that have
 /// asked keep their work queued.
 pub async fn cancel(k: &Kernel, work: WorkId) {
-    lock::lock(k, lock::CALLBACKS, Point::CancelK4).await;
+    lock::lock(k, Point::CancelK4).await;
     k.step(Point::CancelK5, |s| s.unwind.unlink(work)).await;
-    lock::unlock(k, lock::CALLBACKS, Point::CancelUnlock).await;
+    lock::unlock(k, Point::CancelUnlock).await;
 }
 
 /// What is cached is forgotten.

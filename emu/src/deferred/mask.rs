@@ -12,7 +12,7 @@ use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task::TaskId;
 use crate::kernel::task_work::{Notify, TaskWork};
-use crate::kernel::unwind::{Design, Requested, Tracer, Work, WorkId, call_back};
+use crate::kernel::unwind::{Design, Mode, Requested, Tracer, Work, WorkId, call_back};
 use crate::kernel::{Kernel, Point, State, lock};
 
 /// Task work is queued.
@@ -24,8 +24,8 @@ pub const USED: u64 = 2;
 pub struct Mask;
 
 impl Design for Mask {
-    fn name(&self) -> &'static str {
-        "mask"
+    fn mode(&self) -> Mode {
+        Mode::Mask
     }
 
     fn request<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, Requested> {
@@ -212,7 +212,7 @@ async fn reset(k: &Kernel) {
 }
 
 async fn init(k: &Kernel, tracer: Tracer) -> Result<WorkId, Errno> {
-    lock::lock(k, lock::CALLBACKS, Point::InitLock).await;
+    lock::lock(k, Point::InitLock).await;
     let registered = k
         .step(Point::InitList, |s| {
             let free = (!s.unwind.mask).trailing_zeros();
@@ -232,7 +232,7 @@ async fn init(k: &Kernel, tracer: Tracer) -> Result<WorkId, Errno> {
     if let Ok(WorkId(index)) = registered {
         k.step(Point::InitFunction, |s| s.unwind.works[index as usize].tracer = Some(tracer)).await;
     }
-    lock::unlock(k, lock::CALLBACKS, Point::InitUnlock).await;
+    lock::unlock(k, Point::InitUnlock).await;
     registered
 }
 
@@ -244,7 +244,7 @@ async fn cancel(k: &Kernel, work: WorkId) {
     if k.step(Point::CancelK3, |_| mask & (PENDING | USED) != 0).await {
         return;
     }
-    lock::lock(k, lock::CALLBACKS, Point::CancelK4).await;
+    lock::lock(k, Point::CancelK4).await;
     // K5: of a work that is not in the list any more the kernel's list debugging keeps it from
     // harm.
     k.step(Point::CancelK5, |s| s.unwind.unlink(work)).await;
@@ -269,5 +269,5 @@ async fn cancel(k: &Kernel, work: WorkId) {
             })
             .await;
     }
-    lock::unlock(k, lock::CALLBACKS, Point::CancelUnlock).await;
+    lock::unlock(k, Point::CancelUnlock).await;
 }

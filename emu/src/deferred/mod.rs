@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `timestamp` and `cookie` were posted before `mask`, which is Linux 7.3; `per-work` is a
-//! reviewer's sketch: no global state, the task-work item is inside the tracer's work.
+//! reviewer's sketch: the task-work item is inside the tracer's work, and of global state there are
+//! only the counts of the cookies.
 //! Each is modelled with its flaws. All implement [`Design`] with the kernel's named steps
 //! (`unwind.…`: rules of `mask`; `unwind_a.…`, `unwind_b.…`: of the two before it;
 //! `unwind_w.…`: of the sketch), so that whatever may interrupt the kernel may interrupt them

@@ -1,14 +1,20 @@
-//! The reviewer's sketch: the task-work item is inside the tracer's work, nothing is global.
+//! The reviewer's sketch: the task-work item is inside the tracer's work, nothing is global but
+//! the counts that cookies are made of, one on each CPU.
 //!
 //! ```text
 //! request  1 in NMI, no user task: -EINVAL   2 interrupts off, the cookie   3 queued: 1
 //!          4 the work's item goes on the task's list
 //! work     1 the item is free again   2 capture   3 the one callback
+//! init, cancel   the work is the tracer's own: nobody is told, there is no list and no lock
 //! ```
 //!
 //! A work has one item, but many tasks may ask for it: while it is queued for one of them,
 //! another's request changes nothing (the item cannot be on two lists), and its stack never
-//! comes.
+//! comes (RV9).
+//!
+//! The sketch has no cancelling, and could have none: `task_work_cancel` needs the task, and a
+//! work does not say on whose list its item is. A tracer that goes away while its item is queued
+//! is called afterwards (RV10).
 
 use arch::Errno;
 use unwinder::fp::unwind_user::MAX_ENTRIES;
@@ -17,7 +23,7 @@ use crate::deferred::{capture, id, listed};
 use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task_work::{Notify, TaskWork};
-use crate::kernel::unwind::{Design, Requested, Tracer, WorkId, call_back};
+use crate::kernel::unwind::{Design, Mode, Requested, Tracer, Work, WorkId, call_back};
 use crate::kernel::{Kernel, Point, State};
 
 /// See the module.
@@ -25,8 +31,8 @@ use crate::kernel::{Kernel, Point, State};
 pub struct PerWork;
 
 impl Design for PerWork {
-    fn name(&self) -> &'static str {
-        "per-work"
+    fn mode(&self) -> Mode {
+        Mode::PerWork
     }
 
     fn request<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, Requested> {
@@ -54,8 +60,9 @@ impl Design for PerWork {
     fn exit_flush<'a>(&'a self, k: &'a Kernel) -> Path<'a, ()> {
         Box::pin(async move {
             let next = |s: &mut State| {
-                let queued = |w: &WorkId| s.task.works.cancel(TaskWork::UnwindOf(*w));
-                s.unwind.list.clone().into_iter().find(queued)
+                let work = s.task.works.newest_unwind()?;
+                s.task.works.cancel(TaskWork::UnwindOf(work));
+                Some(work)
             };
             while let Some(work) = k.step(Point::UnwindFlush, next).await {
                 process(k, work).await;
@@ -64,11 +71,12 @@ impl Design for PerWork {
     }
 
     fn init<'a>(&'a self, k: &'a Kernel, tracer: Tracer) -> Path<'a, Result<WorkId, Errno>> {
-        Box::pin(listed::init(k, tracer))
+        let work = Work { bit: 0, tracer: Some(tracer), next: None, queued: None };
+        Box::pin(k.step(Point::InitList, move |s| Ok(s.unwind.push_front(work))))
     }
 
     fn cancel<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, ()> {
-        Box::pin(listed::cancel(k, work))
+        Box::pin(k.step(Point::CancelK5, move |s| s.unwind.unlink(work)))
     }
 }
 

@@ -202,6 +202,20 @@ fn completed_works_are_left_out() {
     assert_eq!(calls, [x, y]);
 }
 
+/// The sketch has no list from which a tracer could be taken (RV10); the others leave it out.
+#[test]
+fn a_cancelled_tracers_item_stays_queued() {
+    for (design, called) in [("mask", 0), ("cookie", 0), ("timestamp", 0), ("per-work", 1)] {
+        let m = Machine::new(design);
+        let x = m.init().unwrap();
+        assert_eq!(m.request(x).ret, 0, "{design}");
+        let cancels = m.with(|s| s.unwind.design.clone());
+        finished(cancels.cancel(&m.0, x));
+        m.task_work();
+        assert_eq!(m.calls().len(), called, "{design}");
+    }
+}
+
 #[test]
 fn requests_in_nmi() {
     for design in ["cookie", "timestamp", "per-work"] {

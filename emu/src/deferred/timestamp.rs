@@ -9,7 +9,7 @@ use arch::Errno;
 use crate::deferred::listed::{self, Points};
 use crate::kernel::step::Path;
 use crate::kernel::task_work::TaskWork;
-use crate::kernel::unwind::{Design, Requested, Tracer, WorkId};
+use crate::kernel::unwind::{Design, Mode, Requested, Tracer, WorkId};
 use crate::kernel::{Kernel, Point, State};
 
 /// Entries of its cache: a header of 8 bytes, 4104 bytes in all.
@@ -38,8 +38,8 @@ const POINTS: Points = Points {
 pub struct Timestamp;
 
 impl Design for Timestamp {
-    fn name(&self) -> &'static str {
-        "timestamp"
+    fn mode(&self) -> Mode {
+        Mode::Timestamp
     }
 
     fn request<'a>(&'a self, k: &'a Kernel, _work: WorkId) -> Path<'a, Requested> {

@@ -1,4 +1,5 @@
-//! What paths of several tasks exclude each other with: mutexes, and sections protected by SRCU.
+//! What paths of several tasks exclude each other with: the deferred unwinder's mutex
+//! (`callback_mutex`), and sections protected by SRCU.
 //!
 //! ```text
 //! mutex   lock: free: taken, also while others wait; else the task waits
@@ -17,13 +18,6 @@ use crate::kernel::task::TaskId;
 use crate::kernel::wait::{self, Wait, Woken};
 use crate::kernel::{Kernel, Point, State};
 use crate::perf::record::Time;
-
-/// A mutex of the kernel, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MutexId(pub u32);
-
-/// `callback_mutex` of the deferred unwinder.
-pub const CALLBACKS: MutexId = MutexId(0);
 
 /// The state of a mutex.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,13 +63,13 @@ impl Srcu {
     }
 }
 
-/// Takes a mutex; `point` is the step in which it is had.
-pub async fn lock(k: &Kernel, id: MutexId, point: Point) {
-    let began = k.step(point, |s| s.try_lock(id, false)).await;
+/// Takes the mutex; `point` is the step in which it is had.
+pub async fn lock(k: &Kernel, point: Point) {
+    let began = k.step(point, |s| s.try_lock(false)).await;
     let Err(began) = began else { return };
     loop {
         wait::finish(k).await;
-        if k.step(Point::MutexRetry, |s| s.try_lock(id, true)).await.is_ok() {
+        if k.step(Point::MutexRetry, |s| s.try_lock(true)).await.is_ok() {
             break;
         }
     }
@@ -87,12 +81,12 @@ pub async fn lock(k: &Kernel, id: MutexId, point: Point) {
 }
 
 /// Gives it back in this step.
-pub async fn unlock(k: &Kernel, id: MutexId, point: Point) {
+pub async fn unlock(k: &Kernel, point: Point) {
     k.step(point, |s| {
         s.unwind.mutex.owner = s.unwind.mutex.handoff.take();
         match s.unwind.mutex.owner {
             Some(next) => s.wake_task(next, Woken::Up),
-            None => drop(s.wake(Wait::Mutex(id.0), 1)),
+            None => drop(s.wake(Wait::Mutex, 1)),
         }
     })
     .await;
@@ -116,7 +110,7 @@ pub async fn synchronize(k: &Kernel, point: Point) {
 impl State {
     /// Takes the mutex if it is free, or given to the task that was woken for it; else the task
     /// begins to wait, and the time is returned.
-    fn try_lock(&mut self, id: MutexId, woken: bool) -> Result<(), Time> {
+    fn try_lock(&mut self, woken: bool) -> Result<(), Time> {
         let me = self.task.id;
         let mutex = &mut self.unwind.mutex;
         if mutex.owner.is_none() || woken && mutex.owner == Some(me) {
@@ -126,8 +120,8 @@ impl State {
         if woken {
             mutex.handoff.get_or_insert(me);
         }
-        self.prepare_to_wait(Wait::Mutex(id.0), None, false);
-        let queue = self.waiters(Wait::Mutex(id.0)).len() as u32;
+        self.prepare_to_wait(Wait::Mutex, None, false);
+        let queue = self.waiters(Wait::Mutex).len() as u32;
         let longest = &mut self.unwind.mutex.longest_queue;
         *longest = (*longest).max(queue);
         Err(self.cpu.clock)

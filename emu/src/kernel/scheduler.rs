@@ -256,7 +256,6 @@ impl State {
     /// A task that waits goes on for this reason (`try_to_wake_up`); nothing happens if it does not
     /// wait any more.
     pub fn wake_task(&mut self, id: TaskId, why: Woken) {
-        let here = self.cpu.id;
         let Some(task) = self.task_mut(id) else { return };
         let Some(waiting) = &mut task.waiting else { return };
         if waiting.woken.is_some() || why == Woken::Interrupted && !waiting.interruptible {
@@ -267,7 +266,6 @@ impl State {
             // It is still on its way to sleep.
             return;
         }
-        debug_assert!(here == self.cpu.id);
         self.trace_sched_waking(id);
         self.enqueue(id);
     }

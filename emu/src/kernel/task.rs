@@ -62,7 +62,8 @@ pub struct WorkBits {
     pub need_resched: bool,
     /// `TIF_UPROBE`
     pub uprobe: bool,
-    /// `TIF_PATCH_PENDING`
+    /// `TIF_PATCH_PENDING`. Nothing sets it, since no livepatch is modelled; its place in a pass
+    /// of the exit loop (X2.iv) is one that LAW-3 orders.
     pub patch_pending: bool,
     /// `TIF_SIGPENDING`
     pub signal_pending: bool,

@@ -72,6 +72,15 @@ impl TaskWorks {
         found.map(|at| list.remove(at)).is_some()
     }
 
+    /// The tracer's work whose item came last.
+    pub fn newest_unwind(&self) -> Option<WorkId> {
+        let TaskWorks::List(list) = self else { return None };
+        list.iter().rev().find_map(|item| match item {
+            TaskWork::UnwindOf(work) => Some(*work),
+            TaskWork::Unwind => None,
+        })
+    }
+
     /// Pushes an item.
     ///
     /// # Errors

@@ -45,10 +45,43 @@ impl Requested {
     }
 }
 
+/// Which design: it decides what holds of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mode {
+    /// Stacks are named by the clock.
+    Timestamp,
+    /// By a count, with a list and a mutex.
+    Cookie,
+    /// Linux 7.3.
+    Mask,
+    /// The item is inside the tracer's work.
+    PerWork,
+    /// A kernel without the unwinder.
+    NotBuilt,
+}
+
+impl Mode {
+    /// The word of `--deferred`; `none` of a kernel without the unwinder.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Timestamp => "timestamp",
+            Mode::Cookie => "cookie",
+            Mode::Mask => "mask",
+            Mode::PerWork => "per-work",
+            Mode::NotBuilt => "none",
+        }
+    }
+}
+
 /// A design of the deferred unwinder: who is asked, what is kept, who is called.
 pub trait Design: fmt::Debug {
+    /// Which.
+    fn mode(&self) -> Mode;
+
     /// The word of `--deferred`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.mode().name()
+    }
 
     /// Asks for the current task's user stack on behalf of `work`. In any context.
     fn request<'a>(&'a self, k: &'a Kernel, work: WorkId) -> Path<'a, Requested>;
@@ -83,8 +116,8 @@ pub trait Design: fmt::Debug {
 pub struct NotBuilt;
 
 impl Design for NotBuilt {
-    fn name(&self) -> &'static str {
-        "none"
+    fn mode(&self) -> Mode {
+        Mode::NotBuilt
     }
 
     fn request<'a>(&'a self, _k: &'a Kernel, _work: WorkId) -> Path<'a, Requested> {
@@ -177,7 +210,7 @@ pub struct Unwind {
     pub design: Rc<dyn Design>,
     /// Works that were ever registered.
     pub works: Vec<Work>,
-    /// Those that are, newest first.
+    /// Those that are, newest first. In `per-work` no path of the kernel reads it.
     pub list: Vec<WorkId>,
     /// Bits in use, the reserved ones included (mask design).
     pub mask: u64,
@@ -192,7 +225,10 @@ pub struct Unwind {
     pub sframe: bool,
     /// The last calls of tracers other than perf, the newest last.
     pub calls: Vec<Call>,
-    /// Stores to a task's unwind state on the exit path.
+    /// Stores on the exit path to the word that says whether there is anything to reset: the
+    /// timestamp, the cookie (`cookie`, `per-work`), the mask (R3). What a reset stores beside
+    /// is not counted, so that a count is to be compared with 0 (RV6), not with that of another
+    /// design.
     pub exit_stores: u64,
     /// So many allocations of a cache page, from now on, fail: `failslab` of Linux, for this page
     /// alone.

@@ -36,7 +36,7 @@ pub enum Wait {
     /// A signal of a set is pending.
     Signal,
     /// A mutex of the kernel.
-    Mutex(u32),
+    Mutex,
     /// The readers of a section that is protected by SRCU are gone.
     Srcu,
 }

@@ -107,6 +107,7 @@ pub const GONE: Law = Law {
         (Mode::Timestamp, Level::General),
         (Mode::Cookie, Level::General),
         (Mode::Mask, Level::General),
+        (Mode::PerWork, Level::Except),
     ],
 };
 
@@ -122,7 +123,9 @@ impl Monitor for Gone {
         if let Some(call) = m.story.callback
             && self.gone.contains(&call.work.0)
         {
-            found.push(Broken::new(format!("work {} is called", call.work.0)));
+            let owed = |h: &Happened| h.work == Some(call.work);
+            let hazard = m.story.hazards.find(&[Hazard::Orphaned], owed);
+            found.push(Broken::or(hazard, format!("work {} is called", call.work.0)));
         }
         if m.now.list.len() + self.gone.len() == m.now.works.len() {
             return;

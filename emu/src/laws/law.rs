@@ -1,34 +1,6 @@
 //! What a law is: its number, its words, and how binding it is in each design.
 
-use crate::kernel::unwind::Design;
-
-/// The deferred unwinder's design, which decides what holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Mode {
-    /// Stacks are named by the clock.
-    Timestamp,
-    /// By a count, with a list and a mutex.
-    Cookie,
-    /// Linux 7.3.
-    Mask,
-    /// The item is inside the tracer's work.
-    PerWork,
-    /// A kernel without the unwinder.
-    NotBuilt,
-}
-
-impl Mode {
-    /// Of a design.
-    pub fn of(design: &dyn Design) -> Mode {
-        match design.name() {
-            "timestamp" => Mode::Timestamp,
-            "cookie" => Mode::Cookie,
-            "mask" => Mode::Mask,
-            "per-work" => Mode::PerWork,
-            _ => Mode::NotBuilt,
-        }
-    }
-}
+pub use crate::kernel::unwind::Mode;
 
 /// How binding a law is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,14 @@
 //! What the merger makes of samples and stacks.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::laws::law::{ALL_G, Law};
 use crate::laws::moment::Moment;
 use crate::laws::monitor::Monitor;
 use crate::laws::report::Broken;
 use crate::perf::merge::{Stream, cookie};
-use crate::perf::record::{Record, context};
+use crate::perf::record::{Record, Time, context};
 
 /// See its words.
 pub const LENGTH: Law = Law {
@@ -17,14 +18,45 @@ pub const LENGTH: Law = Law {
     levels: ALL_G,
 };
 
+/// The merger that the law is about.
+pub trait Merge: fmt::Debug + Default {
+    /// Takes a sample of a thread, taken at this time, with its chain.
+    fn sample(&mut self, sample: Original, time: Time);
+    /// Takes a stack of a thread: its cookie and addresses.
+    fn stack(&mut self, tid: u32, time: Time, cookie: u64, addresses: Vec<u64>);
+    /// The next sample that need not wait any more, with its merged chain.
+    fn next(&mut self) -> Option<(Original, Option<Vec<u64>>)>;
+    /// Whether no sample waits.
+    fn is_empty(&self) -> bool;
+}
+
+impl Merge for Stream<Original> {
+    fn sample(&mut self, sample: Original, time: Time) {
+        let (tid, chain) = (sample.tid, sample.chain.clone());
+        Stream::sample(self, sample, tid, time, &chain);
+    }
+
+    fn stack(&mut self, tid: u32, time: Time, cookie: u64, addresses: Vec<u64>) {
+        Stream::stack(self, tid, time, cookie, addresses);
+    }
+
+    fn next(&mut self) -> Option<(Original, Option<Vec<u64>>)> {
+        Stream::next(self)
+    }
+
+    fn is_empty(&self) -> bool {
+        Stream::is_empty(self)
+    }
+}
+
 /// [`LENGTH`]: the records of each session go through a merger of the monitor's own.
 #[derive(Debug, Default)]
-pub struct Length(Vec<Merged>);
+pub struct Length<M = Stream<Original>>(Vec<Merged<M>>);
 
 /// Of one session.
 #[derive(Debug, Default)]
-struct Merged {
-    stream: Stream<Original>,
+struct Merged<M> {
+    stream: M,
     /// The newest stacks of each thread: cookie and addresses.
     stacks: BTreeMap<u32, Vec<(u64, Vec<u64>)>>,
     /// Threads that have ended; samples of theirs may still wait in the merger.
@@ -33,15 +65,17 @@ struct Merged {
 
 /// A sample as it was.
 #[derive(Debug)]
-struct Original {
-    tid: u32,
-    chain: Vec<u64>,
+pub struct Original {
+    /// Thread.
+    pub tid: u32,
+    /// Its chain, which ends in a cookie.
+    pub chain: Vec<u64>,
 }
 
 /// Stacks of a thread that a sample may get which comes when none is held back.
 const KEPT: usize = 16;
 
-impl Monitor for Length {
+impl<M: Merge> Monitor for Length<M> {
     fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
         self.0.resize_with(m.now.sessions.len(), Merged::default);
         for (merged, session) in self.0.iter_mut().zip(&m.now.sessions) {
@@ -50,13 +84,13 @@ impl Monitor for Length {
     }
 }
 
-impl Merged {
+impl<M: Merge> Merged<M> {
     fn see(&mut self, records: &[Record], found: &mut Vec<Broken>) {
         for record in records {
             match record {
                 Record::Sample(s) if cookie(&s.callchain).is_some() => {
                     let original = Original { tid: s.tid, chain: s.callchain.clone() };
-                    self.stream.sample(original, s.tid, s.time, &s.callchain);
+                    self.stream.sample(original, s.time);
                 }
                 Record::CallchainDeferred { tid, time, cookie, ips, .. } => {
                     let stacks = self.stacks.entry(*tid).or_default();

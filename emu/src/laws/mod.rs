@@ -38,7 +38,7 @@
 //!
 //! Levels: `G` are 1 to 6, 21, 22, 26 to 28, 34, 35, 44 to 47 in every design; 17 too; 8 in `mask`; 13, 14
 //! where stacks are named by counts; 18 where an NMI is refused (all but `mask`); 19 but in
-//! `per-work`; 23 in `timestamp`; 24; 25 in `timestamp` and `cookie`. `X` are 7, 9 to 12, 15, 16
+//! `per-work`, where it is `X`; 23 in `timestamp`; 24; 25 in `timestamp` and `cookie`. `X` are 7, 9 to 12, 15, 16
 //! in `mask`, and 20, 36, 37.
 //!
 //! Not watched yet, because the model has not the part:
@@ -47,10 +47,8 @@
 //!   taken only by what the most ever was.
 //! * 45: the samples of a guest's own events, whose rings it reads itself; of these only that a
 //!   software event is never throttled.
-//! * 36 and 37 of several sessions.
-//! * Hazards of threads that never go back to user mode (H21), which the model has not. H12, of a capture
-//!   without a request, and H13, a cancelling from within a callback, break no law that is
-//!   watched; H16 is harmless.
+//! * What the hazards H12, H13 and H21 would break: `docs/hazards.md` says of each hazard where it
+//!   is modelled, what provokes it and what it explains.
 //! * 35 of the file's bytes and 47 of the written profile: tests read them back.
 //!
 //! * [`law`], [`hazard`], [`report`]: what is said. * [`moment`], [`view`], [`story`]: what is

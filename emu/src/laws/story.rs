@@ -77,6 +77,8 @@ pub struct TaskStory {
     pub flush: bool,
     /// What was noted.
     pub hazards: Hazards,
+    /// Works whose own item this task has queued and not come to yet (`per-work`).
+    items: Vec<WorkId>,
     /// The unwinder's task work has begun since the last reset: its item can be queued again.
     begun: bool,
     /// R3 was done and R4 not yet.
@@ -133,6 +135,7 @@ impl TaskStory {
         self.user = now.user.or(self.user);
         self.loses(machine, task, now);
         self.cancels(now);
+        self.orphans(now);
     }
 
     fn step(
@@ -159,11 +162,34 @@ impl TaskStory {
                 self.at_x5 = true;
                 self.keeps_name(machine, now);
             }
-            Point::CaptureAllocate => self.starved |= now.task.cache.is_none(),
-            Point::ResetR4 => self.starved = false,
             Point::UnwindFlush => self.flush = true,
             Point::ExitMm => self.flush = false,
             Point::ExitPerf if task.waits() => self.note(now, Hazard::TornDown, task.id, None),
+            Point::DeferredOutput => self.writes(now),
+            Point::CallbackLog => {
+                if let Some(call) = now.calls.last() {
+                    self.call(call.work, call.cookie);
+                }
+            }
+            _ => self.unwinds(task, now, point),
+        }
+        if REQUESTS.contains(&point) {
+            self.requests.push(Request {
+                of_no_user: task.exiting || !task.has_mm,
+                level: cpu.level,
+                unwind: task.unwind(),
+                bit: 0,
+                elsewhere: Vec::new(),
+            });
+        }
+        self.is_late(task, now);
+    }
+
+    /// A step of the deferred unwinder.
+    fn unwinds(&mut self, task: &TaskView, now: &Now<'_>, point: Point) {
+        match point {
+            Point::CaptureAllocate => self.starved |= now.task.cache.is_none(),
+            Point::ResetR4 => self.starved = false,
             Point::TimestampWork2 | Point::CookieWork2 | Point::WorkWork1 => self.begun = true,
             Point::RequestQ9 => {
                 if let Some(request) = self.requests.last_mut() {
@@ -177,46 +203,39 @@ impl TaskStory {
             Point::ProcessP8Completed => self.completes(task, now),
             Point::ProcessP2 => self.wanted = now.task.mask,
             Point::ProcessP5 => self.wanted &= !now.task.completed(),
-            Point::ProcessP6 => self.cookie = now.task.id,
+            Point::ProcessP6 | Point::TimestampWork5 | Point::CookieWork5 | Point::WorkWork3 => {
+                self.cookie = now.task.id
+            }
             Point::ProcessP7 => self.at = now.list.first().copied(),
             Point::ProcessP8 => self.meets(now),
             Point::ProcessP8Load => self.loaded = now.task.completed(),
             Point::ProcessP8Next => self.at = self.at.and_then(|at| after(now, at)),
-            Point::DeferredOutput => {
-                let cookie = self.written(now).unwrap_or(self.cookie);
-                if now.drops {
-                    self.note(now, Hazard::Lost, cookie, Some(PERF));
-                }
-                let CpuView { id, .. } = now.cpu;
-                let without = |wide: u64| wide != 0 && (id > 63 || wide >> id & 1 == 0);
-                if now.sessions.iter().any(|session| session.open && without(session.wide)) {
-                    self.note(now, Hazard::Elsewhere, cookie, Some(PERF));
-                }
-                self.call(PERF, cookie);
-            }
-            Point::CallbackLog => {
-                if let Some(call) = now.calls.last() {
-                    self.call(call.work, call.cookie);
-                }
-            }
             _ => {}
         }
-        if REQUESTS.contains(&point) {
-            self.requests.push(Request {
-                of_no_user: task.exiting || !task.has_mm,
-                level: cpu.level,
-                unwind: task.unwind(),
-                bit: 0,
-                elsewhere: Vec::new(),
-            });
-        }
+    }
+
+    /// Bits that are set in the tail: by an NMI, by code of the tail itself that asks (E-3a), or
+    /// by another CPU, whose interrupt is then on its way.
+    fn is_late(&mut self, task: &TaskView, now: &Now<'_>) {
         let set = bits(now.task.work) & !bits(task.work);
-        // By an NMI, by code of the tail itself that asks (E-3a), or by another CPU, whose
-        // interrupt is then on its way.
         let elsewhere = now.cpu.resched_ipi;
         if self.tail && (now.cpu.level == 3 || !self.requests.is_empty() || elsewhere) {
             self.late |= set;
         }
+    }
+
+    /// Perf's callback writes a record to each session, which may lose it, or not be of this CPU.
+    fn writes(&mut self, now: &Now<'_>) {
+        let cookie = self.written(now).unwrap_or(self.cookie);
+        if now.drops {
+            self.note(now, Hazard::Lost, cookie, Some(PERF));
+        }
+        let CpuView { id, .. } = now.cpu;
+        let without = |wide: u64| wide != 0 && (id > 63 || wide >> id & 1 == 0);
+        if now.sessions.iter().any(|session| session.open && without(session.wide)) {
+            self.note(now, Hazard::Elsewhere, cookie, Some(PERF));
+        }
+        self.call(PERF, cookie);
     }
 
     /// The cookie of the record that was written.
@@ -231,6 +250,9 @@ impl TaskStory {
     fn call(&mut self, work: WorkId, cookie: u64) {
         let called = Called { work, cookie };
         self.callback = Some(called);
+        if let Some(at) = self.items.iter().position(|&item| item == work) {
+            self.items.remove(at);
+        }
         // Whether there is more than one is all that matters.
         if self.calls_of(work) < 2 {
             self.called.push(called);
@@ -249,6 +271,9 @@ impl TaskStory {
             return;
         }
         self.ever_asked = true;
+        if machine.mode == Mode::PerWork && ret == 0 {
+            self.items.push(work);
+        }
         if let Some(hazard) = self.hazard_of(machine, now, work, answer) {
             self.note(now, hazard, cookie, Some(work));
         }
@@ -373,6 +398,18 @@ impl TaskStory {
             let kinds = [Hazard::Cancelled, Hazard::H7, Hazard::H8, Hazard::H17];
             if gone && self.hazards.find(&kinds, known).is_none() {
                 self.note(now, Hazard::Cancelled, answer.cookie, Some(work));
+            }
+        }
+    }
+
+    /// A tracer has gone whose item this task has queued, or is about to run.
+    fn orphans(&mut self, now: &Now<'_>) {
+        for at in 0..self.items.len() {
+            let work = self.items[at];
+            let known = |h: &Happened| h.work == Some(work);
+            let noted = self.hazards.find(&[Hazard::Orphaned], known).is_some();
+            if !noted && !now.list.contains(&work) {
+                self.note(now, Hazard::Orphaned, now.task.id, Some(work));
             }
         }
     }

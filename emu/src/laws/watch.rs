@@ -11,7 +11,7 @@ use crate::kernel::timeline::Timeline;
 use crate::kernel::unwind::{Requested, WorkId};
 use crate::kernel::{Point, State};
 use crate::laws::ALL;
-use crate::laws::law::{Law, Level, Mode};
+use crate::laws::law::{Law, Level};
 use crate::laws::moment::{CpuView, Machine, Moment, Now, TaskView, What, key};
 use crate::laws::monitor::Monitor;
 use crate::laws::report::{Break, Broken, Counts};
@@ -48,7 +48,7 @@ impl Handle {
     pub fn start(state: &mut State, settings: Settings) -> Handle {
         let machine = Machine {
             arch: state.arch,
-            mode: Mode::of(&*state.unwind.design),
+            mode: state.unwind.design.mode(),
             cpus: state.perf.main.session.cpus,
             clock: state.unwind.clock,
             most_samples: state.most_samples(),
@@ -153,9 +153,15 @@ pub struct Laws {
 impl Laws {
     /// The laws of this machine's design among those that are wanted.
     pub fn new(machine: Machine, wanted: impl Fn(u8) -> bool) -> Laws {
-        let watched = ALL.iter().filter(|(law, _)| wanted(law.number)).filter_map(|(law, make)| {
+        let wanted = ALL.iter().filter(|(law, _)| wanted(law.number));
+        Laws::of(machine, wanted.map(|(law, make)| (*law, make())))
+    }
+
+    /// Those of these laws that say anything about this machine's design, with their monitors.
+    pub fn of(machine: Machine, laws: impl IntoIterator<Item = (Law, Box<dyn Monitor>)>) -> Laws {
+        let watched = laws.into_iter().filter_map(|(law, monitor)| {
             let level = law.level(machine.mode)?;
-            Some((*law, level, make()))
+            Some((law, level, monitor))
         });
         let monitors: Vec<_> = watched.collect();
         let counts = Counts { watched: monitors.len(), ..Counts::default() };

@@ -8,6 +8,16 @@ use crate::perf::record::{EventKind, Record};
 use crate::perf::ring::Losses;
 use crate::perf::session::SessionId;
 
+/// See [`super::script::verdicts`].
+pub const SCRIPTS: &[fn()] = &[
+    law_26_recursion_slots,
+    law_28_buffers_and_their_users,
+    law_44_heads_and_losses,
+    law_45_samples_of_a_tick,
+    law_45_without_a_limit,
+    law_45_software_events_go_on,
+];
+
 #[test]
 fn law_26_recursion_slots() {
     let slots = |slots, most| {

@@ -1,5 +1,8 @@
 //! A machine that tests of monitors move by hand.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use arch::Arch;
 
 use crate::kernel::Point;
@@ -7,17 +10,40 @@ use crate::kernel::state::{HARDIRQ, NMI};
 use crate::kernel::task::WorkBits;
 use crate::kernel::task_work::TaskWorks;
 use crate::kernel::unwind::{Call, Clock, PERF, Requested, Tracer, Work, WorkId};
+use crate::laws::all;
 use crate::laws::hazard::Hazard;
 use crate::laws::law::Mode;
 use crate::laws::moment::{
     Capture, CpuView, Machine, Now, RingView, SessionView, TaskView, UserRegs, What,
 };
+use crate::laws::monitor::Monitor;
 use crate::laws::watch::Laws;
 use crate::perf::buffers;
 use crate::perf::record::{CpuMode, Event, EventKind, Rate, Record, Sample, UserStack};
 
+/// What a script is found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    Kept,
+    Broken,
+    Explained(Hazard),
+}
+
+thread_local! {
+    /// What this thread's scripts were found to be, by law.
+    static VERDICTS: RefCell<BTreeSet<(u8, Verdict)>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Runs tests; what their scripts are found to be.
+pub fn verdicts(tests: &[fn()]) -> BTreeSet<(u8, Verdict)> {
+    VERDICTS.take();
+    tests.iter().for_each(|test| test());
+    VERDICTS.take()
+}
+
 /// A machine that a test moves by hand, with the monitor of one law.
 pub struct Script {
+    law: u8,
     pub laws: Laws,
     pub event: u64,
     pub time: u64,
@@ -34,6 +60,7 @@ pub struct Script {
     pub rings: Vec<RingView>,
     pub dropped: u64,
     pub drops: bool,
+    pub wide: u64,
     pub software_throttled: bool,
     pub calls: Vec<Call>,
     pub cache: Vec<u64>,
@@ -55,6 +82,22 @@ impl Script {
 
     /// The same where so many samples of an event may be in a tick.
     pub fn limited(mode: Mode, law: u8, most_samples: Option<u64>) -> Script {
+        let laws = |machine| Laws::new(machine, |number| number == law);
+        Script::watched(mode, law, most_samples, laws)
+    }
+
+    /// The same under this monitor of the law.
+    pub fn under(mode: Mode, law: u8, monitor: Box<dyn Monitor>) -> Script {
+        let found = all().find(|l| l.number == law).unwrap();
+        Script::watched(mode, law, None, |machine| Laws::of(machine, vec![(found, monitor)]))
+    }
+
+    fn watched(
+        mode: Mode,
+        law: u8,
+        most_samples: Option<u64>,
+        laws: impl FnOnce(Machine) -> Laws,
+    ) -> Script {
         let machine = Machine {
             arch: Arch::X86_64,
             mode,
@@ -75,9 +118,10 @@ impl Script {
             user_stack: UserStack::default(),
             max_stack: 2,
         };
-        let laws = Laws::new(machine, |number| number == law);
+        let laws = laws(machine);
         assert_eq!(laws.counts.watched, 1, "LAW-{law} in {mode:?}");
         Script {
+            law,
             laws,
             event: 0,
             time: 1000,
@@ -116,6 +160,7 @@ impl Script {
             rings: Vec::new(),
             dropped: 0,
             drops: false,
+            wide: 0,
             software_throttled: false,
             calls: Vec::new(),
             cache: Vec::new(),
@@ -143,7 +188,7 @@ impl Script {
             closed: self.closed,
             sessions: vec![SessionView {
                 open: true,
-                wide: 0,
+                wide: self.wide,
                 events: &self.events,
                 records: &self.records,
             }],
@@ -250,16 +295,23 @@ impl Script {
     #[track_caller]
     pub fn is_kept(&self) {
         assert_eq!(self.found, []);
+        self.is(Verdict::Kept);
     }
 
     #[track_caller]
     pub fn is_broken(&self) {
         assert_eq!(self.found, [None]);
+        self.is(Verdict::Broken);
     }
 
     #[track_caller]
     pub fn is_explained(&self, hazard: Hazard) {
         assert_eq!(self.found, [Some(hazard)]);
+        self.is(Verdict::Explained(hazard));
+    }
+
+    fn is(&self, verdict: Verdict) {
+        VERDICTS.with_borrow_mut(|verdicts| verdicts.insert((self.law, verdict)));
     }
 }
 
