@@ -395,6 +395,13 @@ fn law_37_the_record_is_later() {
     let out = served().steps(&[Point::EntryN7]);
     out.asks(PERF, 1, C1).sample(&[USER_DEFERRED, C1]).leaves().is_explained(Hazard::H2);
     served().asks(PERF, 1, C1).sample(&[USER_DEFERRED, C1]).leaves().is_explained(Hazard::H3);
+    let asks = |s: Script, ret| {
+        let asked = s.steps(&[Point::WorkRequest1]).asks_from(Point::WorkRequest3, PERF, ret, C1);
+        asked.sample(&[USER_DEFERRED, C1])
+    };
+    let served = asks(Script::new(Mode::PerWork, 37), 0).record(C1);
+    let queued = served.then(Point::Body, |s| s.works[0].queued = Some(TID + 1));
+    asks(queued, 1).leaves().is_explained(Hazard::Shared);
 }
 
 #[test]
