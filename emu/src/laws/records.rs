@@ -192,8 +192,7 @@ impl Monitor for RecordLater {
                 stack.told = true;
                 // Of designs that call again the second record never came; of `per-work` also where
                 // the item that was to write it is another task's.
-                let kinds =
-                    [Hazard::H1, Hazard::H2, Hazard::H3, Hazard::TornDown, Hazard::Shared];
+                let kinds = [Hazard::H1, Hazard::H2, Hazard::H3, Hazard::TornDown, Hazard::Shared];
                 let (cookie, (sample, _), (record, _)) = (stack.cookie, sample, record);
                 let seen = format!(
                     "the sample of event {sample} has cookie {cookie:#x}, whose record was \
