@@ -155,7 +155,7 @@ fn check_counters(outcome: &Outcome) {
     {
         let (periods, samples) = sums.get(&index).copied().unwrap_or_default();
         assert_eq!(counter.samples, samples, "{}: samples taken and emitted", event.name);
-        let begun = counter.period as i64 - counter.left;
+        let begun = counter.begun();
         let accounted = periods as i64 + begun + counter.missed as i64;
         // Of several tasks only the rest of the last one is kept.
         if forks(outcome) == 0 {
