@@ -19,6 +19,7 @@ use emu::laws::{Handle, Settings};
 use emu::perf::event::{self, Defaults};
 use emu::perf::pmu::Counter;
 use emu::perf::record::{EventKind, Rate, Record, Sample, Session, UserStack};
+use emu::symbols::Functions;
 
 use crate::{catalogue, laws};
 
@@ -348,6 +349,12 @@ impl Harness {
         let mut state =
             exec::exec(&program, config, session).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(state.arch, self.arch, "{what}");
+        // Probes of user code by name are of programs that are loaded where they were linked.
+        let find = |name: &str| {
+            let bytes = std::fs::read(&self.host).ok()?;
+            Functions::read(&bytes).named(name).first().copied()
+        };
+        state.place_probes(find).unwrap_or_else(|e| panic!("{what}: {e}"));
         if let Some(design) = deferred::by_name(self.design) {
             state.unwind = Unwind::new(design);
         }

@@ -55,6 +55,12 @@ pub struct Capture {
 const RAW: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
 const GETPID: &str = "syscalls:sys_enter_getpid";
 const BOTH: &str = "syscalls:sys_enter_getpid,syscalls:sys_exit_getpid";
+const PROBES: &str = "kprobe:vfs_read,kprobe:read_iter_zero,kprobe:hrtimer_nanosleep";
+const PROBES_AND_RETURN: &str = "kprobe:vfs_read,kprobe:read_iter_zero,kprobe:hrtimer_nanosleep,\
+    kretprobe:vfs_read";
+/// Recorded probes that have no place here: a function that is not modelled (nothing called it in
+/// the recordings either), and the return of one.
+const NO_PLACE: [&str; 2] = ["kprobe:read_iter_zero", "kretprobe:vfs_read"];
 const SIGNALS: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit,signal:signal_generate,\
     signal:signal_deliver";
 
@@ -102,6 +108,8 @@ pub const CAPTURES: &[Capture] = &[
     capture("exec_defer", "fp,defer", "guest-fp", &["exec"], RAW),
     capture("signal_fp", "fp", "guest-fp", &["sig", "3"], SIGNALS),
     capture("signal_defer", "fp,defer", "guest-fp", &["sig", "3"], SIGNALS),
+    capture("kprobe_fp", "fp", "guest-fp", &["sys", "2"], PROBES_AND_RETURN),
+    capture("kprobe_defer", "fp,defer", "guest-fp", &["sys", "2"], PROBES_AND_RETURN),
     capture("fault_fp", "fp", "guest-fp", &["fault", "6"], "page-faults"),
     capture("fault_defer", "fp,defer", "guest-fp", &["fault", "6"], "page-faults"),
     arm64(capture("arm64_getpid_fp", "fp", "guest-fp", &["sys", "5"], GETPID)),
@@ -111,6 +119,7 @@ pub const CAPTURES: &[Capture] = &[
     arm64(capture("arm64_rawsys_fp", "fp", "guest-fp", &["sys", "3"], RAW)),
     arm64(capture("arm64_exec_fp", "fp", "guest-fp", &["exec"], RAW)),
     arm64(capture("arm64_signal_fp", "fp", "guest-fp", &["sig", "3"], SIGNALS)),
+    arm64(capture("arm64_kprobe_fp", "fp", "guest-fp", &["sys", "2"], PROBES)),
     arm64(capture("arm64_fault_fp", "fp", "guest-fp", &["fault", "6"], "page-faults")),
 ];
 
@@ -156,6 +165,11 @@ impl Capture {
         format!("# -e {events} {rate} --call-graph {options} -- {guest} {}\n", args.join(" "))
     }
 
+    /// The events that have a place here.
+    fn placed(&self) -> Vec<&'static str> {
+        self.events.split(',').filter(|event| !NO_PLACE.contains(event)).collect()
+    }
+
     /// The recorded program's file.
     fn program(&self) -> PathBuf {
         let suffix = match self.arch {
@@ -197,9 +211,10 @@ impl Capture {
         }
         // The recorded stacks ended below the last user address: dumps are not cut there.
         let mut harness = Harness::of_file(self.arch, host, &path).args(self.args).aslr(7);
+        let events = self.placed().join(",");
         harness = match self.rate {
-            Rate::Period(n) => harness.events(self.events, n),
-            Rate::Frequency(n) => harness.frequency(self.events, n),
+            Rate::Period(n) => harness.events(&events, n),
+            Rate::Frequency(n) => harness.frequency(&events, n),
         };
         for word in self.options.split([' ', ',']) {
             harness = match word.split_once('=').unwrap_or((word, "")) {
@@ -230,7 +245,7 @@ impl Capture {
         drop(sink);
         let symbols = outcome.session.kernel_symbols.iter();
         let kernel = symbols.map(|s| (s.addr, s.name.clone())).collect();
-        self.text(&out.into_inner(), kernel)
+        text::of(self, &self.placed(), &out.into_inner(), kernel)
     }
 
     /// The text of the perf.data file `bytes`, recorded on a kernel with the functions
@@ -240,6 +255,7 @@ impl Capture {
     ///
     /// If the file is damaged, or breaks a rule of cookies and records.
     pub fn text(&self, bytes: &[u8], kernel: BTreeMap<u64, String>) -> String {
-        text::of(self, bytes, kernel)
+        let events: Vec<&str> = self.events.split(',').collect();
+        text::of(self, &events, bytes, kernel)
     }
 }

@@ -13,7 +13,7 @@ use unwinder::elf::Slice;
 use unwinder::memory::Copied;
 use unwinder::{Context, InstructionPointer, Module, Modules, Policy, Registers, Walk};
 
-use super::{Capture, pairing};
+use super::{Capture, NO_PLACE, pairing};
 
 /// `PERF_SAMPLE_ID`
 const SAMPLE_ID: u64 = 1 << 6;
@@ -22,12 +22,18 @@ const STREAM_ID: u64 = 1 << 9;
 /// `PERF_RECORD_MISC_COMM_EXEC`
 const COMM_EXEC: u16 = 1 << 13;
 
-/// The text of `bytes`, a perf.data file of `capture` on a kernel with the functions `kernel`.
+/// The text of `bytes`, a perf.data file of `capture` with `events` on a kernel with the functions
+/// `kernel`. What is of events that have no place here is left out.
 ///
 /// # Panics
 ///
 /// If the file is damaged, or what it has breaks a rule: see [`super`].
-pub(super) fn of(capture: &Capture, bytes: &[u8], kernel: BTreeMap<u64, String>) -> String {
+pub(super) fn of(
+    capture: &Capture,
+    events: &[&str],
+    bytes: &[u8],
+    kernel: BTreeMap<u64, String>,
+) -> String {
     let file = PerfFile::read(bytes).unwrap();
     let program = std::fs::read(capture.program()).unwrap();
     let elf = Elf::parse(&program).unwrap();
@@ -39,7 +45,7 @@ pub(super) fn of(capture: &Capture, bytes: &[u8], kernel: BTreeMap<u64, String>)
     let modules = Modules::new([Module::from_elf(capture.guest, &program[..], 0).unwrap()]);
     let mut text = Text {
         arch: capture.arch,
-        events: capture.events.split(',').collect(),
+        events: events.to_vec(),
         kernel,
         user,
         modules,
@@ -49,7 +55,8 @@ pub(super) fn of(capture: &Capture, bytes: &[u8], kernel: BTreeMap<u64, String>)
     };
     text.attrs(&file);
     let records: Vec<_> = file.records().map(|r| r.unwrap()).collect();
-    let own = text.own(&records);
+    let mut own = text.own(&records);
+    own.retain(|r| !NO_PLACE.contains(&text.events.get(r.event).copied().unwrap_or_default()));
     pairing::check(capture.name, &own);
     match capture.rate {
         Rate::Period(1) => own.iter().for_each(|r| text.record(&file, r)),
@@ -88,7 +95,8 @@ impl Text<'_> {
             (flag::DEFER_CALLCHAIN, " defer_callchain"),
             (flag::DEFER_OUTPUT, " defer_output"),
         ];
-        for (attr, name) in file.events().attrs().iter().zip(&self.events) {
+        let attrs = file.events().attrs().iter().zip(&self.events);
+        for (attr, name) in attrs.filter(|(_, name)| !NO_PLACE.contains(name)) {
             let bits = BITS.iter().filter(|(bit, _)| attr.flags & bit != 0);
             let bits: String = bits.map(|(_, word)| *word).collect();
             let _ = writeln!(self.text, "event {name}{bits}");
