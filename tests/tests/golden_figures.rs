@@ -6,10 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use arch::Arch;
-use emu::perf::reader::Settings;
-use emu::perf::record::{Rate, Record};
-use tests::captures::Capture;
-use tests::harness::Harness;
+use emu::perf::record::Rate;
+use tests::captures::{Capture, Form};
 
 /// What is known of recordings whose files are not here: figures that were counted in them
 /// (those of perf's own execve taken off), and the shapes of chains.
@@ -76,8 +74,8 @@ fn run_with(
     args: &'static [&'static str],
     events: &'static str,
 ) -> String {
-    let (arch, rate) = (Arch::X86_64, Rate::Period(1));
-    Capture { name, arch, guest: "guest-fp", args, events, rate, options }.text_of_run()
+    let (arch, rate, form) = (Arch::X86_64, Rate::Period(1), Form::Records);
+    Capture { name, arch, guest: "guest-fp", args, events, rate, form, options }.text_of_run()
 }
 
 /// SIGKILL: the call that is interrupted gets its record.
@@ -259,54 +257,4 @@ fn rawsys_defer_thr() {
     // The new thread ends the call that made it.
     let chain = "KERNEL trace_syscall_exit <- ret_from_fork <- ret_from_fork_asm USER_DEFERRED";
     assert_eq!(text.lines().filter(|line| line.contains(chain)).count(), 1, "{text}");
-}
-
-/// `lost_defer` kept 613 samples and 304 records and lost 889 of both, `lost_fp` kept 779 samples
-/// and lost 425. How slow their reader was is not known; all together is what a run without losses
-/// has, and, of perf's own execve, one sample and its record.
-#[test]
-fn lost_and_kept_are_all_of_a_run() {
-    let (args, events) = (&["nosleep", "300"], RAW);
-    let text = run("lost_defer", args, events);
-    let figures = Figures::of(&text);
-    assert_eq!(figures.samples + figures.records + 2, 613 + 304 + 889);
-    assert_eq!(figures.samples_a_cookie, BTreeMap::from([(1, 1), (2, 601)]));
-    assert_eq!((figures.longest, figures.without_record), (8, 1));
-    let text = run_with("fp", "lost_fp", args, events);
-    assert_eq!(Figures::of(&text).samples + 1, 779 + 425);
-}
-
-/// With one page and a slow reader here: what is kept and what LOST_SAMPLES counts are all; each
-/// kept record follows the kept samples of its cookie; the first event's count has the records'.
-#[test]
-fn a_slow_reader_loses_as_in_lost_defer() {
-    let file = tests::root().join("tests/data/captures/guest-fp");
-    let harness = Harness::of_file(Arch::X86_64, file, "/bin/guest-fp")
-        .args(&["nosleep", "300"])
-        .events(RAW, 1)
-        .deferred("mask")
-        // A record that is lost breaks law 36.
-        .without_laws();
-    let (mut kept, mut lost, mut told) = ([0, 0, 0], [0, 0], 0);
-    let mut cookies = BTreeSet::new();
-    harness.run_prepared(
-        |s| s.perf.main.read_slowly(Settings { rate: 60_000, pages: 1 }),
-        |_, record| match record {
-            Record::Sample(sample) => kept[sample.event] += 1,
-            Record::CallchainDeferred { cookie, .. } => {
-                assert!(cookies.insert(*cookie), "two records of a cookie");
-                kept[2] += 1;
-            }
-            Record::Lost { lost, .. } => told += lost,
-            Record::LostSamples { event, lost: n, .. } => lost[*event] += n,
-            _ => {}
-        },
-    );
-    let whole = |event: usize| kept[event] + lost[event];
-    assert!(lost[0] > 0 && lost[1] > 0 && told > 0 && told <= lost[0] + lost[1]);
-    // 602 calls are entered and 601 come back; each of these has its record, which is the first
-    // event's as those of the task are: COMM, MMAP2 and EXIT may be among the lost.
-    assert_eq!(whole(1), 601, "{kept:?} {lost:?}");
-    let others = whole(0) + kept[2] - 602 - 601;
-    assert!(others <= 3, "{kept:?} {lost:?}");
 }

@@ -10,14 +10,14 @@ use std::error::Error;
 use std::path::Path;
 
 use arch::Arch;
-use tests::captures::{CAPTURES, TICKS};
+use tests::captures::{CAPTURES, LOSSES, TICKS};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::args_os().nth(1).ok_or("which directory has the recordings?")?;
     for (arch, name) in [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "arm64")] {
         let dir = Path::new(&dir).join(name);
         let kernel = symbols(&std::fs::read_to_string(dir.join("kernel-symbols.txt"))?);
-        for capture in CAPTURES.iter().chain(TICKS).filter(|c| c.arch == arch) {
+        for capture in CAPTURES.iter().chain(TICKS).chain(LOSSES).filter(|c| c.arch == arch) {
             let bytes = std::fs::read(dir.join(capture.name).with_extension("data"))?;
             std::fs::write(capture.path(), capture.text(&bytes, kernel.clone()))?;
         }

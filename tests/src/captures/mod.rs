@@ -14,9 +14,11 @@
 //!
 //! ```text
 //! text.rs     a line a record; samples by time: forms and user stacks, as sets
+//! losses.rs   what was kept in order, and how many records were lost in between
 //! pairing.rs  the rules of cookies and records that any file keeps
 //! ```
 
+pub mod losses;
 mod pairing;
 mod text;
 
@@ -29,6 +31,7 @@ use std::path::PathBuf;
 use arch::Arch;
 use emu::export::Sink;
 use emu::export::perf_data::PerfDataFile;
+use emu::perf::reader::Settings;
 use emu::perf::record::{Rate, UserStack};
 
 use crate::harness::{Harness, Outcome};
@@ -46,13 +49,26 @@ pub struct Capture {
     pub args: &'static [&'static str],
     /// What was sampled.
     pub events: &'static str,
-    /// How often. Every occurrence gives a text of records, all else one of stacks.
+    /// How often.
     pub rate: Rate,
+    /// What its text has.
+    pub form: Form,
     /// `--call-graph`, and what else was said of callchains, CPUs and tasks.
     pub options: &'static str,
 }
 
 const RAW: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+/// What a text has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Each record.
+    Records,
+    /// Forms, kernel chains and user stacks, each once.
+    Sets,
+    /// Each record that was kept, shortly, and how many were lost: [`losses`].
+    Losses,
+}
+
 const GETPID: &str = "syscalls:sys_enter_getpid";
 const BOTH: &str = "syscalls:sys_enter_getpid,syscalls:sys_exit_getpid";
 const PROBES: &str = "kprobe:vfs_read,kprobe:read_iter_zero,kprobe:hrtimer_nanosleep";
@@ -71,7 +87,8 @@ const fn capture(
     args: &'static [&'static str],
     events: &'static str,
 ) -> Capture {
-    Capture { name, arch: Arch::X86_64, guest, args, events, rate: Rate::Period(1), options }
+    let (arch, rate, form) = (Arch::X86_64, Rate::Period(1), Form::Records);
+    Capture { name, arch, guest, args, events, rate, form, options }
 }
 
 /// One of arm64.
@@ -86,7 +103,8 @@ const fn ticks(
     guest: &'static str,
     args: &'static [&'static str],
 ) -> Capture {
-    Capture { rate: Rate::Frequency(997), ..capture(name, options, guest, args, "cpu-clock") }
+    let (rate, form) = (Rate::Frequency(997), Form::Sets);
+    Capture { rate, form, ..capture(name, options, guest, args, "cpu-clock") }
 }
 
 /// Recordings whose records are compared one by one.
@@ -121,6 +139,18 @@ pub const CAPTURES: &[Capture] = &[
     arm64(capture("arm64_signal_fp", "fp", "guest-fp", &["sig", "3"], SIGNALS)),
     arm64(capture("arm64_kprobe_fp", "fp", "guest-fp", &["sys", "2"], PROBES)),
     arm64(capture("arm64_fault_fp", "fp", "guest-fp", &["fault", "6"], "page-faults")),
+];
+
+/// Recordings whose reader was slow.
+pub const LOSSES: &[Capture] = &[
+    Capture {
+        form: Form::Losses,
+        ..capture("lost_fp", "fp", "guest-fp", &["nosleep", "300"], RAW)
+    },
+    Capture {
+        form: Form::Losses,
+        ..capture("lost_defer", "fp,defer", "guest-fp", &["nosleep", "300"], RAW)
+    },
 ];
 
 /// Recordings of samples that a timer takes: their user stacks are compared, as sets.
@@ -216,6 +246,7 @@ impl Capture {
             Rate::Period(n) => harness.events(&events, n),
             Rate::Frequency(n) => harness.frequency(&events, n),
         };
+        let mut slow = None;
         for word in self.options.split([' ', ',']) {
             harness = match word.split_once('=').unwrap_or((word, "")) {
                 ("fp", _) => harness,
@@ -225,10 +256,21 @@ impl Capture {
                 ("--kernel-callchains", _) => harness.kernel_callchains(),
                 ("-a", _) => harness.wide(),
                 ("--cpus", n) => harness.cpus(n.parse().unwrap()),
+                ("--reader-rate", n) => {
+                    slow = Some(Settings { rate: n.parse().unwrap(), pages: 1 });
+                    harness
+                }
                 _ => panic!("{}: unknown option {word}", self.name),
             };
         }
-        harness.run()
+        let Some(slow) = slow else { return harness.run() };
+        // A record that is lost breaks law 36.
+        let mut records = Vec::new();
+        let outcome = harness.without_laws().run_prepared(
+            |s| s.perf.main.read_slowly(slow),
+            |_, record| records.push(record.clone()),
+        );
+        Outcome { records, ..outcome }
     }
 
     /// The text of a run here.

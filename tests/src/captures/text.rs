@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 use arch::{Arch, Regs};
 use emu::export::perf_read::{Body, PerfFile, Record, Sample};
 use emu::perf::abi::{flag, sample_type};
-use emu::perf::record::{Rate, context};
+use emu::perf::record::context;
 use goblin::elf::Elf;
 use unwinder::elf::Slice;
 use unwinder::memory::Copied;
 use unwinder::{Context, InstructionPointer, Module, Modules, Policy, Registers, Walk};
 
-use super::{Capture, NO_PLACE, pairing};
+use super::{Capture, Form, NO_PLACE, pairing};
 
 /// `PERF_SAMPLE_ID`
 const SAMPLE_ID: u64 = 1 << 6;
@@ -57,10 +57,13 @@ pub(super) fn of(
     let records: Vec<_> = file.records().map(|r| r.unwrap()).collect();
     let mut own = text.own(&records);
     own.retain(|r| !NO_PLACE.contains(&text.events.get(r.event).copied().unwrap_or_default()));
-    pairing::check(capture.name, &own);
-    match capture.rate {
-        Rate::Period(1) => own.iter().for_each(|r| text.record(&file, r)),
-        _ => text.stacks(&file, &own),
+    if capture.form != Form::Losses {
+        pairing::check(capture.name, &own);
+    }
+    match capture.form {
+        Form::Records => own.iter().for_each(|r| text.record(&file, r)),
+        Form::Sets => text.stacks(&file, &own),
+        Form::Losses => text.losses(&file, &own, &records),
     }
     text.text
 }
@@ -73,9 +76,9 @@ fn section_of_start(elf: &Elf) -> u16 {
 }
 
 /// A text being written.
-struct Text<'a> {
+pub(super) struct Text<'a> {
     arch: Arch,
-    events: Vec<&'a str>,
+    pub(super) events: Vec<&'a str>,
     kernel: BTreeMap<u64, String>,
     user: BTreeMap<u64, String>,
     modules: Modules<Slice<&'a [u8]>>,
@@ -83,7 +86,7 @@ struct Text<'a> {
     cookies: BTreeMap<u64, usize>,
     /// The counter in the last cookie of each CPU.
     last: BTreeMap<u64, u64>,
-    text: String,
+    pub(super) text: String,
 }
 
 impl Text<'_> {
@@ -133,9 +136,21 @@ impl Text<'_> {
     }
 
     fn record(&mut self, file: &PerfFile, record: &Record) {
+        let line = self.line(file, record);
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    /// The next cookie is the first again.
+    pub(super) fn forget_cookies(&mut self) {
+        self.cookies.clear();
+        self.last.clear();
+    }
+
+    /// A record as a line, without its end.
+    pub(super) fn line(&mut self, file: &PerfFile, record: &Record) -> String {
         let size = size(file, record);
         let mode = mode(record);
-        let line = match &record.body {
+        match &record.body {
             Body::Sample(s) => {
                 let event = self.events[record.event];
                 let raw = s.raw.map_or(String::new(), |raw| format!(" raw {}", raw.len()));
@@ -158,8 +173,7 @@ impl Text<'_> {
                 format!("map {} size {} {file}", record.kind, size - filename.0.len())
             }
             _ => format!("record {} size {size}", record.kind),
-        };
-        let _ = writeln!(self.text, "{line}");
+        }
     }
 
     /// The forms that the records have, the kernel's chains by name, and the user stacks, each
