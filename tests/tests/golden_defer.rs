@@ -12,7 +12,7 @@ use std::panic::catch_unwind;
 use arch::Arch;
 use emu::kernel::symbols;
 use emu::perf::record::Rate;
-use tests::captures::{CAPTURES, Capture, TICKS};
+use tests::captures::{CAPTURES, CHAINS, Capture, TICKS, recorded_chains};
 
 /// What is known to differ in the texts of one recording; `golden/defer/differences.tsv`, whose
 /// reasons are in `docs/golden-captures.md`.
@@ -216,9 +216,14 @@ fn kernel_code_that_a_timer_hits_is_that_of_the_recordings() {
     let mut wrong = Vec::new();
     for (arch, name) in [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "arm64")] {
         let of_arch = |all: &'static [Capture]| all.iter().filter(move |c| c.arch == arch);
-        let by_timer = chains(of_arch(TICKS).map(dense));
-        let run = &by_timer | &chains(of_arch(TICKS).flat_map(in_kernel));
-        let recorded = chains(of_arch(TICKS).map(Capture::recorded));
+        let both = || of_arch(TICKS).chain(of_arch(CHAINS));
+        let by_timer = chains(both().map(dense));
+        let run = &by_timer | &chains(both().flat_map(in_kernel));
+        let mut recorded = chains(of_arch(TICKS).map(Capture::recorded));
+        let without_file = of_arch(CHAINS).flat_map(|c| recorded_chains(c.name).into_keys());
+        let without_file = without_file.filter(|(_, chain)| !chain.is_empty());
+        let names = |chain: &str| chain.split(" <- ").map(str::to_owned).collect::<Vec<_>>();
+        recorded.extend(without_file.map(|(_, chain)| names(&chain)));
         let all = &recorded | &chains(of_arch(CAPTURES).map(Capture::recorded));
         let functions: BTreeSet<String> = symbols::all(arch).into_iter().map(|s| s.name).collect();
         let mut unlike = Unlike::default();

@@ -184,6 +184,41 @@ pub const TICKS: &[Capture] = &[
     },
 ];
 
+/// Recordings of timers' samples whose files are not here: of these the kernel's chains are known.
+pub const CHAINS: &[Capture] = &[
+    ticks("cpuclock_defer_thr", "fp,defer --cpus=2", "guest-fp", &["thr", "150"]),
+    arm64(ticks("arm64_cpuclock_fp_thr", "fp --cpus=2", "guest-fp", &["thr", "60"])),
+];
+
+/// The kernel's chains in recordings whose files are not here: lines of name, number of samples,
+/// markers, and functions innermost first.
+pub fn chains_path() -> PathBuf {
+    crate::root().join("tests/golden/defer/chains.tsv")
+}
+
+/// The kernel's chains of the recording `name`, whose file is not here, as pairs of markers and
+/// functions with their number of samples; those of perf's own execve are not among them.
+///
+/// # Panics
+///
+/// If there are none.
+pub fn recorded_chains(name: &str) -> BTreeMap<(String, String), usize> {
+    let text = std::fs::read_to_string(chains_path()).unwrap();
+    let mut chains = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            [of, count, markers, chain] if of == name => {
+                *chains.entry((markers.into(), chain.into())).or_default() +=
+                    count.parse::<usize>().unwrap();
+            }
+            [_, _, _, _] => {}
+            _ => panic!("chains.tsv: {line:?} is none of its lines"),
+        }
+    }
+    assert!(!chains.is_empty(), "{name}: no chains are known");
+    chains
+}
+
 impl Capture {
     /// How it was made, as the first line of its text.
     pub fn command(&self) -> String {
