@@ -58,6 +58,7 @@ pub struct Harness {
     cpus: u32,
     wide: bool,
     aslr: Option<u64>,
+    root: Option<PathBuf>,
 }
 
 /// What a run was.
@@ -115,6 +116,7 @@ impl Harness {
             cpus: 1,
             wide: false,
             aslr: None,
+            root: None,
         }
     }
 
@@ -196,6 +198,12 @@ impl Harness {
     /// `--aslr`
     pub fn aslr(mut self, seed: u64) -> Harness {
         self.aslr = Some(seed);
+        self
+    }
+
+    /// `--root`
+    pub fn root(mut self, dir: PathBuf) -> Harness {
+        self.root = Some(dir);
         self
     }
 
@@ -312,7 +320,7 @@ impl Harness {
             path: self.path.clone(),
             args: std::iter::once(&self.path).chain(&self.args).map(|a| a.clone().into()).collect(),
             env: ["PATH=/usr/bin:/bin", "HOME=/", "LANG=C", "TERM=dumb"].map(Vec::from).into(),
-            root: None,
+            root: self.root.clone(),
             cwd: "/".to_owned(),
             seed: self.seed,
             aslr: self.aslr,

@@ -266,16 +266,15 @@ impl Capture {
     /// As [`Harness::run`].
     pub fn run(&self) -> Outcome {
         let path = format!("/bin/{}", self.guest);
-        let mut host = self.program();
-        if self.args == ["exec"] {
-            // It executes itself: the file must be executable.
-            let file = crate::scratch(&format!("captures-{}", self.name)).join(self.guest);
-            std::fs::copy(&host, &file).unwrap();
-            std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
-            host = file;
-        }
+        // It may execute itself: the file must be executable, and have its name.
+        let root = crate::scratch(&format!("captures-{}", self.name));
+        let host = root.join("bin").join(self.guest);
+        std::fs::create_dir_all(root.join("bin")).unwrap();
+        std::fs::copy(self.program(), &host).unwrap();
+        std::fs::set_permissions(&host, Permissions::from_mode(0o755)).unwrap();
         // The recorded stacks ended below the last user address: dumps are not cut there.
-        let mut harness = Harness::of_file(self.arch, host, &path).args(self.args).aslr(7);
+        let harness = Harness::of_file(self.arch, host, &path).root(root);
+        let mut harness = harness.args(self.args).aslr(7);
         let events = self.placed().join(",");
         harness = match self.rate {
             Rate::Period(n) => harness.events(&events, n),

@@ -166,11 +166,20 @@ impl Text<'_> {
                 format!("deferred {mode} size {size} {cookie}: {}", self.frames(&ips))
             }
             Body::Task { .. } => format!("task {} size {size}", record.kind),
-            Body::Mmap2 { filename, .. } => {
-                // The directory is another one here: only what is behind it is compared.
+            Body::Mmap2 { addr, len, pgoff, identity, prot, flags, filename, .. } => {
                 let path = String::from_utf8_lossy(filename.bytes());
-                let file = path.rsplit('/').next().unwrap_or_default();
-                format!("map {} size {} {file}", record.kind, size - filename.0.len())
+                // The vdso's address is chosen at random.
+                let at = if path.starts_with('[') { "?".into() } else { format!("{addr:#x}") };
+                let (kind, misc) = (record.kind, record.misc);
+                let identity: String = identity.iter().map(|b| format!("{b:02x}")).collect();
+                format!(
+                    "map {kind} misc {misc:#x} size {size} at {at} len {len:#x} offset {pgoff:#x} \
+                    prot {prot} flags {flags} identity {identity} {path}"
+                )
+            }
+            Body::Comm { comm, .. } => {
+                let comm = String::from_utf8_lossy(comm.bytes());
+                format!("record {} misc {:#x} size {size} {comm}", record.kind, record.misc)
             }
             _ => format!("record {} size {size}", record.kind),
         }
