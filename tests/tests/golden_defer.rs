@@ -12,7 +12,7 @@ use std::panic::catch_unwind;
 use arch::Arch;
 use emu::kernel::symbols;
 use emu::perf::record::Rate;
-use tests::captures::{CAPTURES, CHAINS, Capture, TICKS, recorded_chains};
+use tests::captures::{CAPTURES, CHAINS, Capture, LOSSES, TICKS, chains_path, recorded_chains};
 
 /// What is known to differ in the texts of one recording; `golden/defer/differences.tsv`, whose
 /// reasons are in `docs/golden-captures.md`.
@@ -277,5 +277,31 @@ fn the_recordings_have_what_they_are_for() {
     for capture in TICKS {
         let text = capture.recorded();
         assert!(lines(&text, "form sample").len() + lines(&text, "stack").len() > 1, "{text}");
+    }
+}
+
+/// `docs/golden-captures.md` has each recording once, by its whole name, and no others: those with
+/// texts, and those of which chains are known.
+#[test]
+fn the_page_lists_every_recording() {
+    let page = std::fs::read_to_string(tests::root().join("docs/golden-captures.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let rows = rows.filter(|&names| names != "recording").flat_map(|names| names.split(", "));
+    let listed: Vec<&str> = rows.collect();
+    let with_text = CAPTURES.iter().chain(TICKS).chain(LOSSES).map(|c| c.name.to_owned());
+    let chains = std::fs::read_to_string(chains_path()).unwrap();
+    let lines = chains.lines().filter(|line| !line.starts_with('#'));
+    let without: BTreeSet<&str> = lines.filter_map(|line| line.split('\t').next()).collect();
+    let mut known: Vec<String> = without.iter().map(|name| format!("{name}*")).collect();
+    known.extend(with_text);
+    known.sort();
+    let mut sorted = listed.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, known);
+    // Nor is a text there that nothing is compared with.
+    let dir = std::fs::read_dir(tests::root().join("tests/golden/defer")).unwrap();
+    let names = dir.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for name in names.filter_map(|name| name.strip_suffix(".txt").map(str::to_owned)) {
+        assert!(listed.contains(&&*name), "{name}.txt is of no recording");
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arch::Arch;
 use emu::perf::record::Rate;
-use tests::captures::{Capture, Form};
+use tests::captures::{CHAINS, Capture, Form, recorded_chains};
 
 /// What is known of recordings whose files are not here: figures that were counted in them
 /// (those of perf's own execve taken off), and the shapes of chains.
@@ -53,15 +53,23 @@ impl Figures {
 
 const RAW: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
 
-/// The kernel's part of the samples of a text, by name, each with its count; of a sample in user
-/// mode it is empty.
-fn kernel_chains(text: &str) -> Vec<(&str, usize)> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+/// How many samples of a text have the same markers and the same kernel functions.
+fn kernel_chains(text: &str) -> BTreeMap<(String, String), usize> {
+    let mut counts: BTreeMap<_, usize> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("sample")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let markers = ["KERNEL", "USER", "USER_DEFERRED"];
+        let markers: Vec<&str> = markers.into_iter().filter(|m| words.contains(m)).collect();
         let chain = line.split_once(" KERNEL ").and_then(|(_, chain)| chain.split(" USER").next());
-        *counts.entry(chain.unwrap_or_default()).or_default() += 1;
+        // Equal neighbours are counted in the text.
+        let twice = |name: &str| match name.strip_suffix(" (2 times)") {
+            Some(name) => format!("{name} <- {name}"),
+            None => name.to_owned(),
+        };
+        let names: Vec<String> = chain.unwrap_or_default().split(" <- ").map(twice).collect();
+        *counts.entry((markers.join("+"), names.join(" <- "))).or_default() += 1;
     }
-    counts.into_iter().collect()
+    counts
 }
 
 fn run(name: &'static str, args: &'static [&'static str], events: &'static str) -> String {
@@ -112,7 +120,6 @@ fn exit_defer_all() {
     let expected =
         Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
     assert_eq!(Figures::of(&text), expected, "{text}");
-    assert_eq!(kernel_chains(&text), [("", 2)], "{text}");
     let [.., exit, record] = &text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
     assert!(exit.starts_with("task 4 "), "{text}");
     assert!(record.starts_with("deferred user ") && record.contains("guest_start+"), "{text}");
@@ -130,11 +137,6 @@ fn procexit_defer_all() {
     let expected =
         Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
     assert_eq!(Figures::of(&text), expected, "{text}");
-    let of_exit = "do_exit <- __x64_sys_exit <- x64_sys_call <- do_syscall_64 <- \
-        entry_SYSCALL_64_after_hwframe";
-    let of_group = "do_exit <- do_group_exit <- __x64_sys_exit_group <- x64_sys_call <- \
-        do_syscall_64 <- entry_SYSCALL_64_after_hwframe";
-    assert_eq!(kernel_chains(&text), [("", 1), (of_exit, 1), (of_group, 1)], "{text}");
     let last: Vec<&str> = text.lines().rev().take(2).collect();
     assert!(last[0].starts_with("deferred") && last[1].starts_with("task 4 "), "{text}");
 }
@@ -257,4 +259,172 @@ fn rawsys_defer_thr() {
     // The new thread ends the call that made it.
     let chain = "KERNEL trace_syscall_exit <- ret_from_fork <- ret_from_fork_asm USER_DEFERRED";
     assert_eq!(text.lines().filter(|line| line.contains(chain)).count(), 1, "{text}");
+}
+
+/// A recording whose file is not here, and how its kernel chains are compared.
+struct Known {
+    name: &'static str,
+    options: &'static str,
+    args: &'static [&'static str],
+    events: &'static str,
+    compared: Compared,
+}
+
+/// What of `chains.tsv` a run must have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    /// The same chains, as often; of `execve`, which perf calls, the return is the recording's.
+    Counts,
+    /// The same chains: how often depends on time.
+    Chains,
+    /// All that the run has, at least as often: other programs' calls were recorded too.
+    Part,
+}
+
+const fn known(
+    name: &'static str,
+    options: &'static str,
+    args: &'static [&'static str],
+    events: &'static str,
+    compared: Compared,
+) -> Known {
+    Known { name, options, args, events, compared }
+}
+
+const GETPID: &str = "syscalls:sys_enter_getpid";
+const UPROBE: &str = "uprobe:sys_getpid";
+const EXITS: &str = "sched:sched_process_exit,syscalls:sys_enter_exit_group";
+const GROUPS: &str = "syscalls:sys_enter_exit_group,syscalls:sys_enter_getpid";
+
+/// All recordings without file, but those that a timer samples, signal_sched_defer and the two at
+/// once (two_a, two_b).
+const KNOWN: &[Known] = &[
+    known("badfp_fp", "fp", &["badfp"], GETPID, Compared::Counts),
+    known("badfp_defer", "fp,defer", &["badfp"], GETPID, Compared::Counts),
+    known("exit_defer_all", "fp,defer -a --cpus=2", &["sys", "1"], GROUPS, Compared::Counts),
+    known("killed_defer", "fp,defer", &["killed"], RAW, Compared::Counts),
+    known("killed_defer_all", "fp,defer -a", &["killed"], RAW, Compared::Part),
+    known("migr_defer", "fp,defer --cpus=2", &["migr", "6"], RAW, Compared::Counts),
+    known("procexit_defer", "fp,defer", &["sys", "1"], EXITS, Compared::Counts),
+    known("procexit_defer_all", "fp,defer -a --cpus=2", &["thr", "1"], EXITS, Compared::Counts),
+    known("rawsys_defer_thr", "fp,defer --cpus=2", &["thr", "4"], RAW, Compared::Chains),
+    known("rawsys_sched_fp", "fp", &["sys", "3"], SCHED, Compared::Counts),
+    known("rawsys_sched_defer", "fp,defer", &["sys", "3"], SCHED, Compared::Counts),
+    known("timer_getpid_fp", "fp", &["timer", "600"], GETPID, Compared::Chains),
+    known("timer_getpid_defer", "fp,defer", &["timer", "600"], GETPID, Compared::Chains),
+    known("timer_getpid_dwarf", "dwarf=2048", &["timer", "600"], GETPID, Compared::Chains),
+    known("uprobe_fp", "fp", &["sys", "3"], UPROBE, Compared::Counts),
+    known("uprobe_defer", "fp,defer", &["sys", "3"], UPROBE, Compared::Counts),
+    known("arm64_badfp_fp", "fp", &["badfp"], GETPID, Compared::Counts),
+    known("arm64_rawsys_sched_fp", "fp", &["sys", "3"], SCHED, Compared::Counts),
+    known("arm64_uprobe_fp", "fp", &["sys", "3"], UPROBE, Compared::Counts),
+];
+
+impl Known {
+    fn arch(&self) -> Arch {
+        if self.name.starts_with("arm64_") { Arch::Aarch64 } else { Arch::X86_64 }
+    }
+
+    fn text(&self) -> String {
+        let Known { name, options, args, events, .. } = *self;
+        let (arch, rate, form) = (self.arch(), Rate::Period(1), Form::Records);
+        Capture { name, arch, guest: "guest-fp", args, events, rate, form, options }.text_of_run()
+    }
+
+    /// The chains that were recorded of the guest.
+    fn recorded(&self) -> BTreeMap<(String, String), usize> {
+        let mut chains = recorded_chains(self.name);
+        let of_execve = |chain: &str| chain.split(" <- ").next().unwrap().ends_with("_exit");
+        if self.events.contains("sys_exit") {
+            let mut returns = chains.iter_mut().filter(|((_, chain), _)| of_execve(chain));
+            *returns.next().unwrap().1 -= 1;
+        }
+        // Another task's turn, in the middle of the tracepoint.
+        chains.retain(|(_, chain), _| !chain.contains("preempt_schedule_notrace"));
+        chains
+    }
+}
+
+/// Markers and kernel functions of each sample are those that were recorded.
+#[test]
+fn kernel_chains_are_those_of_the_recordings() {
+    let mut wrong = Vec::new();
+    for known in KNOWN {
+        let (recorded, run) = (known.recorded(), kernel_chains(&known.text()));
+        let same = match known.compared {
+            Compared::Counts => recorded == run,
+            Compared::Chains => recorded.keys().eq(run.keys()),
+            Compared::Part => run.iter().all(|(chain, n)| recorded.get(chain) >= Some(n)),
+        };
+        if !same || run.is_empty() {
+            wrong.push(format!("{}\nrecorded {recorded:#?}\nrun {run:#?}", known.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Signals from interrupts. Of what was recorded, wake-ups and other tasks' turns are left out: they
+/// are of tasks that a run has not.
+#[test]
+fn signal_sched_defer() {
+    let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit,signal:signal_deliver,\
+        sched:sched_switch,sched:sched_waking";
+    let text = run("signal_sched_defer", &["timer", "600"], events);
+    let (figures, chains) = (Figures::of(&text), kernel_chains(&text));
+    let of_others =
+        |chain: &str| ["try_to_wake_up", "__schedule"].iter().any(|f| chain.starts_with(f));
+    let recorded = recorded_chains("signal_sched_defer").into_keys();
+    let recorded: Vec<_> = recorded.filter(|(_, chain)| !of_others(chain)).collect();
+    assert!(chains.keys().eq(&recorded) && recorded.len() == 3, "{chains:#?}");
+    // In the order of names: deliveries, calls entered, calls that come back.
+    let [delivered, entered, back] = chains.values().copied().collect::<Vec<_>>()[..] else {
+        panic!("{chains:#?}")
+    };
+    assert!(delivered > 10 && entered == back + 1, "{chains:#?}");
+    // Each delivery is of an entry of its own, an interrupt; exit_group has no record.
+    assert_eq!(figures.cookies, delivered + entered);
+    assert_eq!(figures.samples_a_cookie, BTreeMap::from([(1, delivered + 1), (2, back)]));
+    assert_eq!((figures.without_record, figures.longest), (1, 12), "{text}");
+}
+
+/// Two threads under a timer: each cookie has its record, the longest stacks are the first thread's.
+#[test]
+fn cpuclock_defer_thr() {
+    let text = Capture { form: Form::Records, ..CHAINS[0] }.text_of_run();
+    assert_eq!(CHAINS[0].name, "cpuclock_defer_thr");
+    let figures = Figures::of(&text);
+    assert!(figures.samples > 20 && figures.records == figures.cookies, "{text}");
+    assert_eq!((figures.without_record, figures.longest), (0, 9), "{text}");
+    let of =
+        |end: &str| text.lines().filter(|l| l.starts_with("deferred") && l.ends_with(end)).count();
+    let first = of(
+        " <- rounds+0x37 <- two_threads+0x3a <- guest_main+0x144 <- guest_start+0x2d <- _start+0xe",
+    );
+    let second = of(" <- rounds+0x37 <- thread_main+0x17 <- start_thread+0x1c");
+    assert!(first > 5 && second > 5, "{text}");
+}
+
+/// A breakpoint at a function's first instruction: the caller is found at once on x86_64, and not
+/// behind the emulated push, nor on arm64.
+#[test]
+fn uprobe() {
+    let callers = "outer+0xf <- rounds+0x37 <- guest_main+0x104 <- guest_start+0x2d <- _start+0xe";
+    let text = run_with("fp", "uprobe_fp", &["sys", "3"], UPROBE);
+    let stack = format!("sys_getpid+0x0 <- inner+0x34 <- middle+0x13 <- {callers}");
+    assert_eq!(user_parts(&text), [&stack; 3], "{text}");
+    let text = run("uprobe_defer", &["sys", "3"], UPROBE);
+    let samples_a_cookie = BTreeMap::from([(1, 3)]);
+    let (records, without_record) = (3, 0);
+    let (samples, cookies, longest, shortest) = (3, 3, 7, 7);
+    let expected =
+        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
+    assert_eq!(Figures::of(&text), expected, "{text}");
+    let stack = format!(": sys_getpid+0x1 <- middle+0x13 <- {callers}");
+    let records = text.lines().filter(|line| line.starts_with("deferred"));
+    assert!(records.clone().all(|line| line.ends_with(&stack)), "{text}");
+    let arm64 = KNOWN.iter().find(|known| known.name == "arm64_uprobe_fp").unwrap().text();
+    assert!(
+        user_parts(&arm64).iter().all(|s| s.starts_with("sys_getpid+0x0 <- middle+")),
+        "{arm64}"
+    );
 }
