@@ -52,7 +52,7 @@ impl Ticking {
     }
 
     /// Whether user code does not get ahead.
-    const fn is_stalled(&self) -> bool {
+    pub const fn is_stalled(&self) -> bool {
         self.stalled >= MOST_STALLED
     }
 }

@@ -60,6 +60,8 @@ pub struct CpuView {
     pub counter: u32,
     /// Ticks of perf so far.
     pub ticks: u64,
+    /// User code does not get ahead: any event that samples is throttled.
+    pub stalled: bool,
 }
 
 /// A task.

@@ -30,6 +30,7 @@ impl CpuView {
             resched_ipi: cpu.resched_ipi,
             counter: cpu.unwind_ctx_ctr,
             ticks: cpu.tick.count,
+            stalled: cpu.tick.is_stalled(),
         }
     }
 }
@@ -86,7 +87,8 @@ fn dropped(state: &State) -> u64 {
 
 /// Whether an event that nothing may stop stands still.
 fn software_throttled(state: &State) -> bool {
-    state.most_samples().is_some()
+    let throttles = state.most_samples().is_some() || state.cpu.tick.is_stalled();
+    throttles
         && state.instances().any(|(_, event, instance)| {
             // Its group may have been stopped as a whole, by a leader that may be.
             let alone = instance.opened().is_none();

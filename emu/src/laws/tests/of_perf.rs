@@ -2,6 +2,7 @@
 
 use super::script::{Script, TID, mask};
 use crate::kernel::Point;
+use crate::laws::law::Mode;
 use crate::laws::moment::{RingId, RingView};
 use crate::perf::record::{EventKind, Record};
 use crate::perf::ring::Losses;
@@ -89,10 +90,33 @@ fn law_45_samples_of_a_tick() {
     throttled().is_kept();
     throttled().sample(&[]).is_broken();
     one().sample(&[]).is_broken();
+    one().also(|s| says(s, true)).also(|s| says(s, true)).sample(&[]).is_broken();
     one().then(Point::Body, |s| s.cpu.ticks = 1).sample(&[]).is_kept();
     throttled().then(Point::Body, |s| says(s, false)).sample(&[]).is_kept();
     // The THROTTLE may be what was dropped.
     one().also(|s| s.drops = true).sample(&[]).is_kept();
+}
+
+/// Without a limit: where user code does not get ahead the next sample is the last.
+#[test]
+fn law_45_without_a_limit() {
+    let unlimited = || {
+        let script = Script::limited(Mode::Mask, 45, None);
+        (0..5).fold(script, |script, _| script.sample(&[]))
+    };
+    unlimited().is_kept();
+    let stalled = || unlimited().also(|s| s.cpu.stalled = true);
+    stalled().sample(&[]).is_broken();
+    let throttled = || stalled().also(|s| says(s, true)).sample(&[]);
+    throttled().is_kept();
+    throttled().sample(&[]).is_broken();
+    let goes_on = |s: &mut Script| {
+        s.cpu.stalled = false;
+        says(s, false);
+    };
+    throttled().then(Point::Body, goes_on).sample(&[]).is_kept();
+    // The sample of a throttled event, also once user code goes on.
+    throttled().also(|s| s.cpu.stalled = false).sample(&[]).is_broken();
 }
 
 #[test]

@@ -50,12 +50,17 @@ pub const TID: u32 = 7;
 impl Script {
     /// A task in kernel code, that has perf for a tracer, under one law.
     pub fn new(mode: Mode, law: u8) -> Script {
+        Script::limited(mode, law, Some(2))
+    }
+
+    /// The same where so many samples of an event may be in a tick.
+    pub fn limited(mode: Mode, law: u8, most_samples: Option<u64>) -> Script {
         let machine = Machine {
             arch: Arch::X86_64,
             mode,
             cpus: 1,
             clock: Clock { granularity: 100, start: 0, skew: 0 },
-            most_samples: Some(2),
+            most_samples,
         };
         let event = Event {
             kind: EventKind::Cycles,
@@ -86,6 +91,7 @@ impl Script {
                 resched_ipi: false,
                 counter: 0,
                 ticks: 0,
+                stalled: false,
             },
             task: TaskView {
                 tid: TID,
