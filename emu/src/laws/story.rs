@@ -177,7 +177,9 @@ impl TaskStory {
             Point::ProcessP8Completed => self.completes(task, now),
             Point::ProcessP2 => self.wanted = now.task.mask,
             Point::ProcessP5 => self.wanted &= !now.task.completed(),
-            Point::ProcessP6 => self.cookie = now.task.id,
+            Point::ProcessP6 | Point::CookieWork5 | Point::TimestampWork5 | Point::WorkWork3 => {
+                self.cookie = now.task.id
+            }
             Point::ProcessP7 => self.at = now.list.first().copied(),
             Point::ProcessP8 => self.meets(now),
             Point::ProcessP8Load => self.loaded = now.task.completed(),

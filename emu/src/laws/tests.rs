@@ -402,6 +402,11 @@ fn law_37_the_record_is_later() {
     let served = asks(Script::new(Mode::PerWork, 37), 0).record(C1);
     let queued = served.then(Point::Body, |s| s.works[0].queued = Some(TID + 1));
     asks(queued, 1).leaves().is_explained(Hazard::Shared);
+    // The item is queued again, taken and not run yet: its record is still to come.
+    let served = asks(Script::new(Mode::PerWork, 37), 0).record(C1);
+    let taken = served.then(Point::TaskWorkTake, |s| s.works[0].queued = Some(TID));
+    let asked = asks(taken, 1).then(Point::WorkWork1, |s| s.works[0].queued = None);
+    asked.record(C1).leaves().is_kept();
 }
 
 #[test]
