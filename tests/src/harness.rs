@@ -19,6 +19,7 @@ use emu::laws::{Handle, Settings};
 use emu::perf::event::{self, Defaults};
 use emu::perf::pmu::Counter;
 use emu::perf::record::{EventKind, Rate, Record, Sample, Session, UserStack};
+use emu::symbols::Functions;
 
 use crate::{catalogue, laws};
 
@@ -57,6 +58,7 @@ pub struct Harness {
     cpus: u32,
     wide: bool,
     aslr: Option<u64>,
+    root: Option<PathBuf>,
 }
 
 /// What a run was.
@@ -114,6 +116,7 @@ impl Harness {
             cpus: 1,
             wide: false,
             aslr: None,
+            root: None,
         }
     }
 
@@ -195,6 +198,12 @@ impl Harness {
     /// `--aslr`
     pub fn aslr(mut self, seed: u64) -> Harness {
         self.aslr = Some(seed);
+        self
+    }
+
+    /// `--root`
+    pub fn root(mut self, dir: PathBuf) -> Harness {
+        self.root = Some(dir);
         self
     }
 
@@ -311,7 +320,7 @@ impl Harness {
             path: self.path.clone(),
             args: std::iter::once(&self.path).chain(&self.args).map(|a| a.clone().into()).collect(),
             env: ["PATH=/usr/bin:/bin", "HOME=/", "LANG=C", "TERM=dumb"].map(Vec::from).into(),
-            root: None,
+            root: self.root.clone(),
             cwd: "/".to_owned(),
             seed: self.seed,
             aslr: self.aslr,
@@ -348,6 +357,12 @@ impl Harness {
         let mut state =
             exec::exec(&program, config, session).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(state.arch, self.arch, "{what}");
+        // Probes of user code by name are of programs that are loaded where they were linked.
+        let find = |name: &str| {
+            let bytes = std::fs::read(&self.host).ok()?;
+            Functions::read(&bytes).named(name).first().copied()
+        };
+        state.place_probes(find).unwrap_or_else(|e| panic!("{what}: {e}"));
         if let Some(design) = deferred::by_name(self.design) {
             state.unwind = Unwind::new(design);
         }

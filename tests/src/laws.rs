@@ -155,7 +155,7 @@ fn check_counters(outcome: &Outcome) {
     {
         let (periods, samples) = sums.get(&index).copied().unwrap_or_default();
         assert_eq!(counter.samples, samples, "{}: samples taken and emitted", event.name);
-        let begun = counter.period as i64 - counter.left;
+        let begun = counter.begun();
         let accounted = periods as i64 + begun + counter.missed as i64;
         // Of several tasks only the rest of the last one is kept.
         if forks(outcome) == 0 {
@@ -181,13 +181,41 @@ fn check_counters(outcome: &Outcome) {
     }
 }
 
-/// A profile begins with the program and its mappings and ends with the task.
+/// A profile begins with the program and its mappings, and every task ends. Behind a task's EXIT
+/// comes nothing of it in a session of tasks; CPU-wide, what it still does in the kernel, and the
+/// one deferred record of its last entry (E-17), which may be the profile's last.
 fn check_order(outcome: &Outcome) {
     let records = &outcome.records;
     assert!(matches!(records.first(), Some(Record::Comm { exec: true, .. })), "{records:x?}");
     assert!(matches!(records.get(1), Some(Record::Mmap2 { .. })), "{records:x?}");
-    assert!(matches!(records.last(), Some(Record::Exit { .. })), "the last record is no exit");
-    let exits = records.iter().filter(|r| matches!(r, Record::Exit { .. })).count();
+    let wide = outcome.session.wide != 0;
+    // Deferred records since the EXIT of each thread.
+    let mut ended: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut exits = 0;
+    for record in records {
+        match record {
+            Record::Exit { tid, .. } => {
+                assert_eq!(ended.insert(*tid, 0), None, "{tid} ends twice: {record:x?}");
+                exits += 1;
+            }
+            // A thread that executes a program takes the number of its leader, which has ended.
+            Record::Comm { exec: true, tid, .. } => _ = ended.remove(tid),
+            Record::Sample(s) => {
+                assert!(wide || !ended.contains_key(&s.tid), "it has ended: {record:x?}");
+            }
+            Record::CallchainDeferred { tid, .. } => {
+                let Some(behind) = ended.get_mut(tid) else { continue };
+                *behind += 1;
+                assert!(wide && *behind == 1, "it has ended: {record:x?}");
+            }
+            _ => {}
+        }
+    }
+    let late = |r: &Record| {
+        wide && matches!(r, Record::CallchainDeferred { tid, .. } if ended.contains_key(tid))
+    };
+    let last = records.iter().rev().find(|r| !late(r));
+    assert!(matches!(last, Some(Record::Exit { .. })), "the last record is no exit: {last:x?}");
     assert_eq!(exits, 1 + forks(outcome), "exits");
 }
 

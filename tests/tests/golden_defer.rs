@@ -6,15 +6,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 
 use arch::Arch;
 use emu::kernel::symbols;
-use emu::perf::reader::Settings;
-use emu::perf::record::{Rate, Record};
-use tests::captures::{CAPTURES, Capture, TICKS};
-use tests::harness::Harness;
+use emu::perf::record::Rate;
+use tests::captures::{CAPTURES, CHAINS, Capture, LOSSES, TICKS, chains_path, recorded_chains};
 
 /// What is known to differ in the texts of one recording; `golden/defer/differences.tsv`, whose
 /// reasons are in `docs/golden-captures.md`.
@@ -218,9 +216,14 @@ fn kernel_code_that_a_timer_hits_is_that_of_the_recordings() {
     let mut wrong = Vec::new();
     for (arch, name) in [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "arm64")] {
         let of_arch = |all: &'static [Capture]| all.iter().filter(move |c| c.arch == arch);
-        let by_timer = chains(of_arch(TICKS).map(dense));
-        let run = &by_timer | &chains(of_arch(TICKS).flat_map(in_kernel));
-        let recorded = chains(of_arch(TICKS).map(Capture::recorded));
+        let both = || of_arch(TICKS).chain(of_arch(CHAINS));
+        let by_timer = chains(both().map(dense));
+        let run = &by_timer | &chains(both().flat_map(in_kernel));
+        let mut recorded = chains(of_arch(TICKS).map(Capture::recorded));
+        let without_file = of_arch(CHAINS).flat_map(|c| recorded_chains(c.name).into_keys());
+        let without_file = without_file.filter(|(_, chain)| !chain.is_empty());
+        let names = |chain: &str| chain.split(" <- ").map(str::to_owned).collect::<Vec<_>>();
+        recorded.extend(without_file.map(|(_, chain)| names(&chain)));
         let all = &recorded | &chains(of_arch(CAPTURES).map(Capture::recorded));
         let functions: BTreeSet<String> = symbols::all(arch).into_iter().map(|s| s.name).collect();
         let mut unlike = Unlike::default();
@@ -277,243 +280,28 @@ fn the_recordings_have_what_they_are_for() {
     }
 }
 
-/// What is known of recordings whose files are not here: figures that were counted in them
-/// (those of perf's own execve taken off), and the shapes of chains.
-#[derive(Debug, PartialEq, Eq)]
-struct Figures {
-    samples: usize,
-    cookies: usize,
-    /// Samples for each cookie: how many have so many.
-    samples_a_cookie: BTreeMap<usize, usize>,
-    records: usize,
-    without_record: usize,
-    /// Most and fewest addresses of a record.
-    longest: usize,
-    shortest: usize,
-}
-
-impl Figures {
-    fn of(text: &str) -> Figures {
-        let lines = |word: &'static str| text.lines().filter(move |l| l.starts_with(word));
-        let number = |line: &str| {
-            let behind = line.split_once('#')?.1;
-            behind.split([' ', ':']).next()?.parse::<usize>().ok()
-        };
-        let mut asked: BTreeMap<usize, usize> = BTreeMap::new();
-        lines("sample").filter_map(number).for_each(|n| *asked.entry(n).or_default() += 1);
-        let recorded: Vec<usize> = lines("deferred").filter_map(number).collect();
-        let once: BTreeSet<usize> = recorded.iter().copied().collect();
-        assert_eq!(once.len(), recorded.len(), "two records for a cookie");
-        let mut samples_a_cookie = BTreeMap::new();
-        asked.values().for_each(|&n| *samples_a_cookie.entry(n).or_default() += 1);
-        let lengths: Vec<usize> = lines("deferred").map(|l| l.split(" <- ").count()).collect();
-        Figures {
-            samples: lines("sample").count(),
-            cookies: asked.len(),
-            samples_a_cookie,
-            records: recorded.len(),
-            without_record: asked.keys().filter(|n| !once.contains(n)).count(),
-            longest: lengths.iter().copied().max().unwrap_or(0),
-            shortest: lengths.iter().copied().min().unwrap_or(0),
-        }
+/// `docs/golden-captures.md` has each recording once, by its whole name, and no others: those with
+/// texts, and those of which chains are known.
+#[test]
+fn the_page_lists_every_recording() {
+    let page = std::fs::read_to_string(tests::root().join("docs/golden-captures.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let rows = rows.filter(|&names| names != "recording").flat_map(|names| names.split(", "));
+    let listed: Vec<&str> = rows.collect();
+    let with_text = CAPTURES.iter().chain(TICKS).chain(LOSSES).map(|c| c.name.to_owned());
+    let chains = std::fs::read_to_string(chains_path()).unwrap();
+    let lines = chains.lines().filter(|line| !line.starts_with('#'));
+    let without: BTreeSet<&str> = lines.filter_map(|line| line.split('\t').next()).collect();
+    let mut known: Vec<String> = without.iter().map(|name| format!("{name}*")).collect();
+    known.extend(with_text);
+    known.sort();
+    let mut sorted = listed.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, known);
+    // Nor is a text there that nothing is compared with.
+    let dir = std::fs::read_dir(tests::root().join("tests/golden/defer")).unwrap();
+    let names = dir.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for name in names.filter_map(|name| name.strip_suffix(".txt").map(str::to_owned)) {
+        assert!(listed.contains(&&*name), "{name}.txt is of no recording");
     }
-}
-
-fn run(name: &'static str, args: &'static [&'static str], events: &'static str) -> String {
-    run_with("fp,defer", name, args, events)
-}
-
-fn run_with(
-    options: &'static str,
-    name: &'static str,
-    args: &'static [&'static str],
-    events: &'static str,
-) -> String {
-    let (arch, rate) = (Arch::X86_64, Rate::Period(1));
-    Capture { name, arch, guest: "guest-fp", args, events, rate, options }.text_of_run()
-}
-
-/// SIGKILL: the call that is interrupted gets its record.
-#[test]
-fn killed_defer() {
-    let text = run("killed_defer", &["killed"], "raw_syscalls:sys_enter,raw_syscalls:sys_exit");
-    let samples_a_cookie = BTreeMap::from([(2, 4)]);
-    let (records, without_record) = (4, 0);
-    let (samples, cookies, longest, shortest) = (8, 4, 5, 3);
-    let expected =
-        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
-    assert_eq!(Figures::of(&text), expected, "{text}");
-    assert!(text.lines().rev().nth(1).unwrap().starts_with("deferred"), "{text}");
-}
-
-/// Nine doctored frame pointers: a record each, of at most three addresses.
-#[test]
-fn badfp_defer() {
-    let text = run("badfp_defer", &["badfp"], "syscalls:sys_enter_getpid");
-    let samples_a_cookie = BTreeMap::from([(1, 9)]);
-    let (records, without_record) = (9, 0);
-    let (samples, cookies, longest, shortest) = (9, 9, 3, 1);
-    let expected =
-        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
-    assert_eq!(Figures::of(&text), expected, "{text}");
-}
-
-/// The call that ends the task has a cookie and no record; the sample after PF_EXITING has its
-/// user part at once.
-#[test]
-fn procexit_defer() {
-    let events = "sched:sched_process_exit,syscalls:sys_enter_exit_group";
-    let text = run("procexit_defer", &["sys", "1"], events);
-    let samples_a_cookie = BTreeMap::from([(1, 1)]);
-    let (records, without_record) = (0, 1);
-    let (samples, cookies, longest, shortest) = (2, 1, 0, 0);
-    let expected =
-        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
-    assert_eq!(Figures::of(&text), expected, "{text}");
-    let chain = "KERNEL do_exit <- do_group_exit <- __x64_sys_exit_group <- x64_sys_call <- \
-        do_syscall_64 <- entry_SYSCALL_64_after_hwframe USER guest_start+";
-    let exits: Vec<&str> = text.lines().filter(|l| l.contains("sched_process_exit k")).collect();
-    assert!(exits.len() == 1 && exits[0].contains(chain), "{text}");
-    assert!(text.lines().any(|l| l.ends_with(": USER_DEFERRED #1")), "{text}");
-}
-
-/// The user stacks of the samples of a text.
-fn user_parts(text: &str) -> Vec<&str> {
-    let samples = text.lines().filter(|line| line.starts_with("sample"));
-    samples.filter_map(|line| Some(line.split_once("USER ")?.1)).collect()
-}
-
-/// The same nine frame pointers, walked at once: a sample each, without a cookie.
-#[test]
-fn badfp_fp() {
-    let text = run_with("fp", "badfp_fp", &["badfp"], "syscalls:sys_enter_getpid");
-    let figures = Figures::of(&text);
-    assert_eq!((figures.samples, figures.cookies, figures.records), (9, 0, 0), "{text}");
-    assert!(user_parts(&text).len() == 9 && !text.contains("KERNEL"), "{text}");
-}
-
-/// A call that moves the task keeps its cookie, which has the CPU of its entry.
-#[test]
-fn migr_defer() {
-    let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
-    let text = run_with("fp,defer --cpus=2", "migr_defer", &["migr", "6"], events);
-    let samples_a_cookie = BTreeMap::from([(1, 1), (2, 7)]);
-    let (records, without_record) = (7, 1);
-    let (samples, cookies, longest, shortest) = (15, 8, 5, 3);
-    let expected =
-        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
-    assert_eq!(Figures::of(&text), expected, "{text}");
-}
-
-const SCHED: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit,sched:sched_switch";
-
-/// Each sleep has a third sample. (The recording with `defer` has one more, of a call that was
-/// preempted.)
-#[test]
-fn rawsys_sched() {
-    let text = run_with("fp", "rawsys_sched_fp", &["sys", "3"], SCHED);
-    assert_eq!((Figures::of(&text).samples, Figures::of(&text).cookies), (24, 0), "{text}");
-    let text = run("rawsys_sched_defer", &["sys", "3"], SCHED);
-    let samples_a_cookie = BTreeMap::from([(1, 1), (2, 7), (3, 3)]);
-    let (records, without_record) = (10, 1);
-    let (samples, cookies, longest, shortest) = (24, 11, 8, 3);
-    let expected =
-        Figures { samples, cookies, samples_a_cookie, records, without_record, longest, shortest };
-    assert_eq!(Figures::of(&text), expected, "{text}");
-    let asleep = "KERNEL __schedule <- schedule <- do_nanosleep <- hrtimer_nanosleep <- \
-        __x64_sys_nanosleep <- do_syscall_64 <- entry_SYSCALL_64_after_hwframe USER_DEFERRED";
-    assert_eq!(text.lines().filter(|line| line.contains(asleep)).count(), 3, "{text}");
-}
-
-/// getpid in the handler of an asynchronous signal: the interrupted function is not in the stack,
-/// whoever walks it; DWARF finds it.
-#[test]
-fn timer_getpid() {
-    let (args, events) = (&["timer", "600"], "syscalls:sys_enter_getpid");
-    let handler = "sys_getpid+0x28 <- handler_leaf+0x9 <- handler_mid+0xc <- handler+0x9 <- \
-        restorer+0x0 <- inner+0x2a <- middle+0x13 <- ";
-    let text = run("timer_getpid_defer", args, events);
-    let figures = Figures::of(&text);
-    let once = BTreeMap::from([(1, figures.cookies)]);
-    assert!(figures.samples > 1 && figures.samples_a_cookie == once, "{text}");
-    assert_eq!((figures.records, figures.without_record), (figures.samples, 0), "{text}");
-    assert_eq!((figures.longest, figures.shortest), (12, 12), "{text}");
-    let stacks: Vec<&str> = text.lines().filter(|line| line.starts_with("deferred")).collect();
-    assert!(stacks.iter().all(|line| line.contains(handler)), "{text}");
-    let text = run_with("fp", "timer_getpid_fp", args, events);
-    let stacks = user_parts(&text);
-    assert!(stacks.len() > 1 && stacks.iter().all(|s| s.starts_with(handler)), "{text}");
-    let text = run_with("dwarf=2048", "timer_getpid_dwarf", args, events);
-    let samples: Vec<&str> = text.lines().filter(|line| line.starts_with("sample")).collect();
-    assert!(samples.len() > 1 && samples.iter().all(|s| s.contains(" DUMP sys_getpid")), "{text}");
-}
-
-/// Two threads: a cookie for each call, two samples each but for the calls that begin or end a
-/// thread, which have one; two cookies, those of the ends, are without a record.
-#[test]
-fn rawsys_defer_thr() {
-    let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
-    let text = run_with("fp,defer --cpus=2", "rawsys_defer_thr", &["thr", "4"], events);
-    let figures = Figures::of(&text);
-    assert_eq!(figures.samples_a_cookie.get(&1), Some(&3), "{text}");
-    assert_eq!(figures.samples_a_cookie.len(), 2, "{text}");
-    // The rounds' calls, openat and clone; how often the first thread waits for the other
-    // depends on time.
-    assert!(figures.samples_a_cookie[&2] >= 26, "{text}");
-    assert_eq!(figures.without_record, 2, "{text}");
-    assert_eq!(figures.records + 2, figures.cookies, "{text}");
-    assert_eq!(figures.longest, 9, "{text}");
-    // The new thread ends the call that made it.
-    let chain = "KERNEL trace_syscall_exit <- ret_from_fork <- ret_from_fork_asm USER_DEFERRED";
-    assert_eq!(text.lines().filter(|line| line.contains(chain)).count(), 1, "{text}");
-}
-
-/// `lost_defer` kept 613 samples and 304 records and lost 889 of both, `lost_fp` kept 779 samples
-/// and lost 425. How slow their reader was is not known; all together is what a run without losses
-/// has, and, of perf's own execve, one sample and its record.
-#[test]
-fn lost_and_kept_are_all_of_a_run() {
-    let (args, events) = (&["nosleep", "300"], "raw_syscalls:sys_enter,raw_syscalls:sys_exit");
-    let text = run("lost_defer", args, events);
-    let figures = Figures::of(&text);
-    assert_eq!(figures.samples + figures.records + 2, 613 + 304 + 889);
-    assert_eq!(figures.samples_a_cookie, BTreeMap::from([(1, 1), (2, 601)]));
-    assert_eq!((figures.longest, figures.without_record), (8, 1));
-    let text = run_with("fp", "lost_fp", args, events);
-    assert_eq!(Figures::of(&text).samples + 1, 779 + 425);
-}
-
-/// With one page and a slow reader here: what is kept and what LOST_SAMPLES counts are all; each
-/// kept record follows the kept samples of its cookie; the first event's count has the records'.
-#[test]
-fn a_slow_reader_loses_as_in_lost_defer() {
-    let file = tests::root().join("tests/data/captures/guest-fp");
-    let harness = Harness::of_file(Arch::X86_64, file, "/bin/guest-fp")
-        .args(&["nosleep", "300"])
-        .events("raw_syscalls:sys_enter,raw_syscalls:sys_exit", 1)
-        .deferred("mask")
-        // A record that is lost breaks law 36.
-        .without_laws();
-    let (mut kept, mut lost, mut told) = ([0, 0, 0], [0, 0], 0);
-    let mut cookies = BTreeSet::new();
-    harness.run_prepared(
-        |s| s.perf.main.read_slowly(Settings { rate: 60_000, pages: 1 }),
-        |_, record| match record {
-            Record::Sample(sample) => kept[sample.event] += 1,
-            Record::CallchainDeferred { cookie, .. } => {
-                assert!(cookies.insert(*cookie), "two records of a cookie");
-                kept[2] += 1;
-            }
-            Record::Lost { lost, .. } => told += lost,
-            Record::LostSamples { event, lost: n, .. } => lost[*event] += n,
-            _ => {}
-        },
-    );
-    let whole = |event: usize| kept[event] + lost[event];
-    assert!(lost[0] > 0 && lost[1] > 0 && told > 0 && told <= lost[0] + lost[1]);
-    // 602 calls are entered and 601 come back; each of these has its record, which is the first
-    // event's as those of the task are: COMM, MMAP2 and EXIT may be among the lost.
-    assert_eq!(whole(1), 601, "{kept:?} {lost:?}");
-    let others = whole(0) + kept[2] - 602 - 601;
-    assert!(others <= 3, "{kept:?} {lost:?}");
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use arch::Arch;
 use emu::laws::hazard::Hazard;
-use emu::perf::record::{EventKind, Raw, Record, Sample, context};
+use emu::perf::pmu::Counter;
+use emu::perf::record::{Event, EventKind, Rate, Raw, Record, Sample, context};
 use emu::perf::toggle::Toggle;
 use tests::harness::{Harness, Outcome};
 
@@ -121,7 +122,8 @@ fn an_nmi_tells_half() {
                 let cycles =
                     s.perf.main.session.events.iter().position(|e| e.kind == EventKind::Cycles);
                 let instance = &mut s.task.events.instances[cycles.unwrap()];
-                (instance.counter.period, instance.counter.left) = (5003, 5003);
+                let rarely = Event { rate: Rate::Period(5003), ..(*instance.event).clone() };
+                instance.counter = Counter::new(&rarely);
             },
             |_, record| records.push(record.clone()),
         );

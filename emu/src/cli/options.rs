@@ -393,8 +393,8 @@ pub struct MachineOptions {
     #[arg(long, value_name = "NAME=N", default_value = "kernel.perf_event_paranoid=2",
         value_parser = sysctl)]
     pub sysctl: Vec<Sysctl>,
-    /// Counters of the PMU, for the hardware events of -e: if there are more of those, they take
-    /// turns of 4 ms [default: one each]
+    /// Counters of the PMU, for hardware events, of -e and of guests: if there are more of those,
+    /// they take turns of 4 ms [default: one each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub pmu_counters: Option<u32>,
     /// Stop the guest after N user instructions (suffixes k, M, G), with status 124

@@ -169,6 +169,8 @@ pub const fn inner(sysno: Sysno) -> &'static [Named] {
         Sysno::Munmap => &[DoMunmap],
         Sysno::Mprotect => &[DoMprotect],
         Sysno::Nanosleep | Sysno::ClockNanosleep => &[HrtimerNanosleep, DoNanosleep],
+        Sysno::Clone => &[DoSysClone],
+        Sysno::Clone3 => &[DoSysClone3],
         Sysno::Kill => &[KillSomething, KillPid, SendSigInfo, SendSignal, InnerSendSignal],
         Sysno::ExitGroup => &[GroupExit, DoExit],
         Sysno::Exit => &[DoExit],

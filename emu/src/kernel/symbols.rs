@@ -168,6 +168,8 @@ functions! {
     PreemptCountSub, "preempt_count_sub", "preempt_count_sub";
     TracePreemptOff, "trace_preempt_off", "trace_preempt_off";
     TracePreemptOn, "trace_preempt_on", "trace_preempt_on";
+    DoSysClone, "__do_sys_clone", "__do_sys_clone";
+    DoSysClone3, "__do_sys_clone3", "__do_sys_clone3";
 }
 
 /// A modelled function.

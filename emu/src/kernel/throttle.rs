@@ -5,8 +5,10 @@
 //!  tick, or the task is scheduled in ─► UNTHROTTLE, the group goes on
 //! ```
 //!
-//! A tick comes every 4 ms (`HZ` = 250) on a CPU that is not idle, if there is a limit or too few
-//! counters. Else there is none: samples then come exactly at their period.
+//! A tick comes every 4 ms (`HZ` = 250) on a CPU that is not idle, if there is a limit, too few
+//! counters, or a frequency of events whose rate is not known; it fits the periods of all
+//! frequencies to what was counted ([`Counter::tick`](crate::perf::pmu::Counter::tick)). Else there
+//! is none: samples then come exactly at their period.
 //!
 //! Where interrupts follow each other with no user instruction between them, as the self-interrupts
 //! of deferred unwinds do whose way out of the kernel is longer than the period, nothing but the
@@ -60,7 +62,9 @@ impl State {
     pub fn start_tick(&mut self) {
         let config = &self.config;
         let limited = config.max_sample_rate.is_some() || config.pmu_counters.is_some();
-        let wanted = limited || self.cpu.tick.is_stalled();
+        let adapts = |instance: &Instance| instance.counter.needs_ticks(instance.event.kind);
+        let adapts = self.instances().any(|(_, _, instance)| adapts(instance));
+        let wanted = limited || adapts || self.cpu.tick.is_stalled();
         if wanted && self.cpu.tick.timer.is_none() && !self.task.is_idle() {
             let at = (self.cpu.clock / TICK + 1) * TICK;
             self.cpu.tick.timer = Some(self.cpu.timers.start(at, Timer::Tick));
@@ -73,6 +77,11 @@ impl State {
         self.cpu.tick.count += 1;
         self.unthrottle(true);
         self.unthrottle(false);
+        let State { cpu, task, .. } = self;
+        let instances = cpu.events.instances.iter_mut().chain(&mut task.events.instances);
+        for instance in instances.filter(|i| i.active && !i.event.kind.is_clock()) {
+            instance.counter.tick();
+        }
         self.rotate_counters();
         self.start_tick();
     }

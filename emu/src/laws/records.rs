@@ -45,7 +45,6 @@ struct Stack {
     /// Event and time of its last record.
     record: Option<(u64, Time)>,
     records: usize,
-    told: bool,
 }
 
 /// The cookies of a task, from its last way back to user mode with nothing pending on.
@@ -181,35 +180,35 @@ pub struct RecordLater(ByTask<Stacks>);
 
 impl Monitor for RecordLater {
     fn see(&mut self, m: &Moment<'_>, found: &mut Vec<Broken>) {
-        let Some((stacks, over)) = Stacks::see(&mut self.0, m) else { return };
-        // While a stack is to come it may be that of a sample which has one already.
-        let settled = over || !m.now.task.waits();
-        for stack in stacks.open.iter_mut().filter(|_| settled) {
-            let (Some(sample), Some(record)) = (stack.sample, stack.record) else { continue };
-            if sample.1 <= record.1 {
-                stack.told = false;
-            } else if !stack.told {
-                stack.told = true;
-                let kinds = [
-                    Hazard::H1,
-                    Hazard::H2,
-                    Hazard::H3,
-                    // Of designs that call again: the second record is one that never came.
-                    Hazard::TornDown,
-                    Hazard::Shared,
-                    Hazard::Elsewhere,
-                    Hazard::Lost,
-                ];
-                let (cookie, (sample, _), (record, _)) = (stack.cookie, sample, record);
-                let seen = format!(
-                    "the sample of event {sample} has cookie {cookie:#x}, whose record was \
-                     written at event {record}"
-                );
-                found.push(Broken::or(m.story.about(&kinds, cookie), seen));
+        // Until the way out is over, the stack of a sample may be to come that has one already.
+        let Some((stacks, true)) = Stacks::see(&mut self.0, m) else { return };
+        for stack in &stacks.open {
+            let (Some((sample, asked)), Some((record, written))) = (stack.sample, stack.record)
+            else {
+                continue;
+            };
+            // A session that has ended may miss the second record of a stack.
+            if asked <= written || !m.now.sessions.get(stack.session).is_some_and(|s| s.open) {
+                continue;
             }
+            // Of designs that call again the second record never came; of `per-work` also where
+            // the item that was to write it is another task's.
+            let kinds = [
+                Hazard::H1,
+                Hazard::H2,
+                Hazard::H3,
+                Hazard::TornDown,
+                Hazard::Shared,
+                Hazard::Elsewhere,
+                Hazard::Lost,
+            ];
+            let cookie = stack.cookie;
+            let seen = format!(
+                "the sample of event {sample} has cookie {cookie:#x}, whose record was written at \
+                 event {record}"
+            );
+            found.push(Broken::or(m.story.about(&kinds, cookie), seen));
         }
-        if over {
-            stacks.close(m);
-        }
+        stacks.close(m);
     }
 }

@@ -1,5 +1,6 @@
 //! The machine as monitors see it.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use unwinder::Memory;
@@ -97,12 +98,15 @@ fn software_throttled(state: &State) -> bool {
 }
 
 /// Which records are not new.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Seen {
     records: Written,
     dropped: u64,
     /// User registers are in the slot: after N1.
     saved: bool,
+    /// By thread id: walks that are not in the cache yet, and the same walked again, before anything
+    /// could page the stack out.
+    walked: BTreeMap<u32, Capture>,
 }
 
 impl Seen {
@@ -139,7 +143,7 @@ impl Seen {
             },
             cache: state.task.unwind.cache.as_ref().map_or(&[], |c| &c.entries),
             user: self.user(state, what),
-            capture: (what == What::Step(Point::CaptureC6)).then(|| capture(state)),
+            capture: self.capture(state, what),
         };
         self.records = state.perf.written();
         now
@@ -153,6 +157,19 @@ impl Seen {
             events: &profile.session.events,
             records: profile.since(self.records.of(id)),
         }
+    }
+
+    /// A walk that comes into the cache.
+    fn capture(&mut self, state: &State, what: What) -> Option<Capture> {
+        let tid = state.task.tid;
+        if what == What::Step(Point::CaptureC5) {
+            self.walked.insert(tid, walk_again(state));
+        }
+        if what != What::Step(Point::CaptureC6) {
+            return None;
+        }
+        let entries = state.task.unwind.cache.as_ref().map_or_else(Vec::new, |c| c.entries.clone());
+        Some(Capture { entries, ..self.walked.remove(&tid).unwrap_or_default() })
     }
 
     /// The user registers at requests, at captures, and where they can have changed.
@@ -176,11 +193,10 @@ impl UserRegs {
     }
 }
 
-/// The stack that is in the cache, and the same walked again.
-fn capture(state: &State) -> Capture {
-    let entries = state.task.unwind.cache.as_ref().map_or_else(Vec::new, |c| c.entries.clone());
+/// The present stack, walked as the design and as a sample walk it; its entries are to come.
+fn walk_again(state: &State) -> Capture {
     if state.arch != Arch::X86_64 || state.unwind.sframe {
-        return Capture { entries, ..Capture::default() };
+        return Capture::default();
     }
     let regs = state.user_regs();
     let (frames, well_formed) = walk(UserRegs::of(&regs), &mut state.present());
@@ -189,7 +205,7 @@ fn capture(state: &State) -> Capture {
         immediate.push(ip);
         immediate.len() < unwind_user::MAX_ENTRIES
     });
-    Capture { entries, frames: Some(frames), well_formed, immediate }
+    Capture { entries: Vec::new(), frames: Some(frames), well_formed, immediate }
 }
 
 /// F1 to F7 of the specification, step by step; whether the chain ended at a 0.

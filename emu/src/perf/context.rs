@@ -57,6 +57,8 @@ pub struct Switch {
     since: Option<Time>,
     /// It is on and so is its leader.
     enabled: bool,
+    /// The CPU is the one that it is bound to, if it is.
+    here: bool,
 }
 
 /// Samples of the present tick (`hw.interrupts`, `hw.interrupts_seq`).
@@ -95,7 +97,7 @@ pub struct Instance {
     pub active: bool,
     /// The state of a guest's.
     pub switch: Switch,
-    /// It has a counter of the PMU; always true of a guest's, and where there are enough.
+    /// Its group has counters of the PMU, or needs none; always true where there are enough.
     pub scheduled: bool,
     /// How many samples it has taken lately.
     pub interrupts: Interrupts,
@@ -263,12 +265,13 @@ impl Instance {
         }
     }
 
-    /// An event of the session gets a counter, or has to wait for one.
+    /// It gets a counter, if it needs one, or has to wait for one.
     pub fn schedule(&mut self, scheduled: bool, now: Time) {
         if self.scheduled != scheduled {
             self.accrue(now);
             self.scheduled = scheduled;
-            self.set_active(scheduled && !self.interrupts.throttled, now);
+            let on = self.opened().is_none() || self.switch.enabled && self.switch.here;
+            self.set_active(scheduled && on && !self.interrupts.throttled, now);
         }
     }
 
@@ -291,9 +294,22 @@ impl Instance {
         closed
     }
 
-    /// Whether it is a session's and needs a counter.
-    pub fn needs_counter(&self) -> bool {
-        self.session_event().is_some() && self.event.kind.is_hardware()
+    /// Whether it has a turn when counters are given out: it is enabled, on this CPU.
+    pub fn wants_to_count(&self) -> bool {
+        match self.opened() {
+            Some(_) => self.switch.enabled && self.switch.here,
+            None => self.session_event().is_some(),
+        }
+    }
+
+    /// Its group is pinned and found no counters (`PERF_EVENT_STATE_ERROR`): it is off, and a `read`
+    /// gives nothing until it is enabled again.
+    pub fn fail(&mut self, now: Time) {
+        self.accrue(now);
+        (self.switch.on, self.switch.enabled) = (false, false);
+        if let Some(opened) = self.opened().filter(|_| self.switch.own) {
+            opened.failed.set(true);
+        }
     }
 
     /// Whether this one is of the same group.
@@ -428,7 +444,11 @@ impl Context {
             self.stale |= instance.switch.gone;
             instance.switch.enabled = instance.switch.on && led && !instance.switch.gone;
             let here = opened.target.cpu().is_none_or(|wanted| wanted == cpu);
-            let active = instance.switch.enabled && here && !instance.interrupts.throttled;
+            instance.switch.here = here;
+            let active = instance.switch.enabled
+                && here
+                && instance.scheduled
+                && !instance.interrupts.throttled;
             instance.set_active(active, now);
             instance.switch.since = Some(now);
         }
@@ -445,20 +465,6 @@ impl Context {
     pub fn compact_at_rest(&mut self) {
         self.stale = true;
         self.compact();
-    }
-
-    /// Gives counters of the PMU, of which `free` are left, to the session's events, in their
-    /// present order; returns how many are left, and whether an event got none.
-    pub fn assign(&mut self, mut free: usize, now: Time) -> (usize, bool) {
-        let wanting = |i: &&mut Instance| i.needs_counter();
-        let count = self.instances.iter_mut().filter(wanting).count();
-        let first = self.rotation % count.max(1);
-        let fits = free.min(count);
-        free -= fits;
-        for (place, instance) in self.instances.iter_mut().filter(wanting).enumerate() {
-            instance.schedule((place + count - first) % count < fits, now);
-        }
-        (free, fits < count)
     }
 
     /// When the next timer fires.

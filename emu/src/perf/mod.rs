@@ -12,7 +12,7 @@
 //! * [`context`]: which events are open on a task or a CPU.
 //! * [`attr`], [`opened`], [`ring`]: events that a guest opens: what the kernel takes, what it
 //!   keeps of them, the ring buffer that the guest maps.
-//! * [`pmu`]: counters, periods, frequency.
+//! * [`pmu`]: counters, periods, frequency; [`counters`]: who gets one if they are few.
 //! * [`callchain`]: walking the emulated kernel stack, then the user stack; [`buffers`]: what it
 //!   is walked into, and who has it.
 //! * [`merge`]: deferred callchains and the user stacks that belong to them.
@@ -33,6 +33,7 @@ pub mod breakpoint;
 pub mod buffers;
 pub mod callchain;
 pub mod context;
+pub mod counters;
 pub mod encode;
 pub mod event;
 pub mod formats;

@@ -89,6 +89,8 @@ pub struct Opened {
     pub limit: Cell<u64>,
     /// Descriptors (open files) that name it.
     pub files: Cell<u32>,
+    /// It is pinned and found no counter (`PERF_EVENT_STATE_ERROR`).
+    pub failed: Cell<bool>,
     /// Its task has ended.
     pub exited: Cell<bool>,
     /// A signal is wanted when there is something to read.

@@ -8,6 +8,18 @@
 //! left <= -period:  left  = period      (whole periods were missed: start again)
 //! left <= 0:        left += period
 //! ```
+//!
+//! The sample that comes stands for the period that was programmed (`hw.last_period`), also where
+//! the period has changed since. With a frequency the period follows what is counted
+//! (`perf_adjust_period`):
+//!
+//! ```text
+//! wanted  = counted * 10^9 / (nanoseconds * frequency)
+//! period += (wanted - period ± 7) / 8
+//! ```
+//!
+//! at each overflow (one period in the time since the last overflow, if that is less than two
+//! ticks) and at each tick (what was counted since the last one, in 4 ms).
 
 use crate::perf::record::{Event, EventKind, Rate, Time};
 
@@ -23,8 +35,10 @@ pub const TICK: Time = 4_000_000;
 pub struct Counter {
     /// Events until overflow; at most 0 when overflowed.
     pub left: i64,
-    /// Current period.
+    /// Current period: the one that is programmed next.
     pub period: u64,
+    /// What was programmed at the last overflow, and is under way.
+    programmed: u64,
     /// Events counted in all.
     pub total: u64,
     /// Samples taken.
@@ -34,6 +48,8 @@ pub struct Counter {
     pub missed: u64,
     /// Samples wanted a second, for frequency mode.
     frequency: Option<u64>,
+    /// Events counted until the last tick, for frequency mode (`freq_count_stamp`).
+    stamp: u64,
     /// When the last sample was taken, for frequency mode; the first has no interval.
     last: Option<Time>,
 }
@@ -46,16 +62,28 @@ impl Counter {
             Rate::Frequency(f) => (first_period(event.kind, f.max(1)), Some(f.max(1))),
         };
         let left = signed(period);
-        Counter { left, period, total: 0, samples: 0, missed: 0, frequency, last: None }
+        Counter {
+            left,
+            period,
+            programmed: period,
+            total: 0,
+            samples: 0,
+            missed: 0,
+            frequency,
+            stamp: 0,
+            last: None,
+        }
     }
 
     /// The counter of the same event in a child: this one's period, from its beginning.
     pub fn inherited(&self) -> Counter {
         Counter {
             left: signed(self.period),
+            programmed: self.period,
             total: 0,
             samples: 0,
             missed: 0,
+            stamp: 0,
             last: None,
             ..self.clone()
         }
@@ -64,7 +92,7 @@ impl Counter {
     /// What `other`, which ends, has counted is added.
     pub fn add(&mut self, other: &Counter) {
         self.left = other.left;
-        self.period = other.period;
+        (self.period, self.programmed) = (other.period, other.programmed);
         self.total = self.total.saturating_add(other.total);
         self.samples += other.samples;
         self.missed += other.missed;
@@ -77,10 +105,15 @@ impl Counter {
         self.left <= 0
     }
 
+    /// Events counted of the period that is under way.
+    pub fn begun(&self) -> i64 {
+        signed(self.programmed) - self.left
+    }
+
     /// Takes the overflow: returns the period that the sample stands for and programs
     /// the next one.
     pub fn take(&mut self, now: Time) -> u64 {
-        let period = self.period;
+        let period = self.programmed;
         self.samples += 1;
         if let Some(frequency) = self.frequency {
             self.adjust(now, frequency);
@@ -91,19 +124,46 @@ impl Counter {
             self.left = 0;
         }
         self.left += next;
+        self.programmed = self.period;
         period
     }
 
-    /// Frequency mode (`perf_adjust_period`): towards the period that gives `frequency`
-    /// samples a second, an eighth of the way at a time.
+    /// Frequency mode, at an overflow: if the last one was less than two ticks before.
     fn adjust(&mut self, now: Time, frequency: u64) {
         let Some(last) = self.last.replace(now) else { return };
         let elapsed = now.saturating_sub(last);
-        if elapsed == 0 || elapsed >= 2 * TICK {
+        if elapsed > 0 && elapsed < 2 * TICK {
+            self.approach(self.programmed, elapsed, frequency);
+        }
+    }
+
+    /// Whether nothing but ticks can say what its period should be: events of its kind come at no
+    /// rate that is known.
+    pub const fn needs_ticks(&self, kind: EventKind) -> bool {
+        self.frequency.is_some() && !has_known_rate(kind)
+    }
+
+    /// A tick of the CPU (`perf_adjust_freq_unthr_events`): the period follows what was counted
+    /// since the last one. What is under way goes on as it was programmed, unless more than eight
+    /// of the new periods are left of it: then it is given up, counted without a sample.
+    pub fn tick(&mut self) {
+        let Some(frequency) = self.frequency else { return };
+        let counted = self.total - std::mem::replace(&mut self.stamp, self.total);
+        if counted == 0 {
             return;
         }
-        let wanted = u128::from(self.period) * u128::from(HZ)
-            / (u128::from(elapsed) * u128::from(frequency));
+        self.approach(counted, TICK, frequency);
+        if self.left > signed(self.period).saturating_mul(8) {
+            self.missed += self.begun().unsigned_abs();
+            (self.left, self.programmed) = (signed(self.period), self.period);
+        }
+    }
+
+    /// An eighth of the way to the period that gives `frequency` samples a second, if `counted`
+    /// events take `elapsed`.
+    fn approach(&mut self, counted: u64, elapsed: Time, frequency: u64) {
+        let wanted =
+            u128::from(counted) * u128::from(HZ) / (u128::from(elapsed) * u128::from(frequency));
         let delta = (wanted as i128 - i128::from(self.period)).clamp(-(1 << 60), 1 << 60) as i64;
         let step = if delta >= 0 { delta.saturating_add(7) } else { delta - 7 } / 8;
         self.period = (signed(self.period) + step).max(1) as u64;
@@ -114,15 +174,18 @@ fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX / 2)
 }
 
+/// Events that come at a rate that is known: of these the first period is the right one.
+const fn has_known_rate(kind: EventKind) -> bool {
+    use EventKind::{CpuClock, Cycles, Instructions, TaskClock};
+    matches!(kind, Cycles | Instructions | CpuClock | TaskClock)
+}
+
 /// The period that frequency mode starts with. The kernel starts with 1 and adapts;
 /// here cycles, instructions and time run at a known rate, so that their first period
 /// is the right one.
 fn first_period(kind: EventKind, frequency: u64) -> u64 {
     match kind {
-        EventKind::Cycles
-        | EventKind::Instructions
-        | EventKind::CpuClock
-        | EventKind::TaskClock => (HZ / frequency).max(1),
+        kind if has_known_rate(kind) => (HZ / frequency).max(1),
         // About every sixth instruction branches; adapted from there.
         EventKind::Branches => (HZ / 6 / frequency).max(1),
         _ => 1,
@@ -168,6 +231,31 @@ mod tests {
             assert!(c.count(250_000));
             assert_eq!(c.take(i * 250_000), 250_000);
         }
+    }
+
+    /// Overflows that are too seldom for [`Counter::adjust`]: ticks bring the period down, and
+    /// give up what would take too long.
+    #[test]
+    fn ticks_adapt_what_overflows_too_seldom() {
+        let mut c = Counter::new(&event(EventKind::Branches, Rate::Frequency(1000)));
+        let first = c.period;
+        let mut periods = 0;
+        let mut samples = [0; 4];
+        for tick in 1..=400 {
+            // An event each 4 µs: a period of 250 gives 1000 samples a second.
+            for part in 1..=40 {
+                if c.count(25) {
+                    periods += c.take((tick - 1) * TICK + part * TICK / 40);
+                    samples[tick as usize / 101] += 1;
+                }
+            }
+            c.tick();
+            assert_eq!(periods as i64 + c.begun() + c.missed as i64, c.total as i64);
+        }
+        assert!(first > 100_000 && (230..270).contains(&c.period), "{first}, then {}", c.period);
+        assert!(c.missed > 10_000, "{}", c.missed);
+        // In 400 ms each; the first has to find the period.
+        assert!(samples[0] < 350 && (380..420).contains(&samples[3]), "{samples:?}");
     }
 
     #[test]

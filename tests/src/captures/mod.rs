@@ -14,9 +14,11 @@
 //!
 //! ```text
 //! text.rs     a line a record; samples by time: forms and user stacks, as sets
+//! losses.rs   what was kept in order, and how many records were lost in between
 //! pairing.rs  the rules of cookies and records that any file keeps
 //! ```
 
+pub mod losses;
 mod pairing;
 mod text;
 
@@ -29,6 +31,7 @@ use std::path::PathBuf;
 use arch::Arch;
 use emu::export::Sink;
 use emu::export::perf_data::PerfDataFile;
+use emu::perf::reader::Settings;
 use emu::perf::record::{Rate, UserStack};
 
 use crate::harness::{Harness, Outcome};
@@ -46,15 +49,34 @@ pub struct Capture {
     pub args: &'static [&'static str],
     /// What was sampled.
     pub events: &'static str,
-    /// How often. Every occurrence gives a text of records, all else one of stacks.
+    /// How often.
     pub rate: Rate,
+    /// What its text has.
+    pub form: Form,
     /// `--call-graph`, and what else was said of callchains, CPUs and tasks.
     pub options: &'static str,
 }
 
 const RAW: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
+/// What a text has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Each record.
+    Records,
+    /// Forms, kernel chains and user stacks, each once.
+    Sets,
+    /// Each record that was kept, shortly, and how many were lost: [`losses`].
+    Losses,
+}
+
 const GETPID: &str = "syscalls:sys_enter_getpid";
 const BOTH: &str = "syscalls:sys_enter_getpid,syscalls:sys_exit_getpid";
+const PROBES: &str = "kprobe:vfs_read,kprobe:read_iter_zero,kprobe:hrtimer_nanosleep";
+const PROBES_AND_RETURN: &str = "kprobe:vfs_read,kprobe:read_iter_zero,kprobe:hrtimer_nanosleep,\
+    kretprobe:vfs_read";
+/// Recorded probes that have no place here: a function that is not modelled (nothing called it in
+/// the recordings either), and the return of one.
+const NO_PLACE: [&str; 2] = ["kprobe:read_iter_zero", "kretprobe:vfs_read"];
 const SIGNALS: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit,signal:signal_generate,\
     signal:signal_deliver";
 
@@ -65,7 +87,8 @@ const fn capture(
     args: &'static [&'static str],
     events: &'static str,
 ) -> Capture {
-    Capture { name, arch: Arch::X86_64, guest, args, events, rate: Rate::Period(1), options }
+    let (arch, rate, form) = (Arch::X86_64, Rate::Period(1), Form::Records);
+    Capture { name, arch, guest, args, events, rate, form, options }
 }
 
 /// One of arm64.
@@ -80,7 +103,8 @@ const fn ticks(
     guest: &'static str,
     args: &'static [&'static str],
 ) -> Capture {
-    Capture { rate: Rate::Frequency(997), ..capture(name, options, guest, args, "cpu-clock") }
+    let (rate, form) = (Rate::Frequency(997), Form::Sets);
+    Capture { rate, form, ..capture(name, options, guest, args, "cpu-clock") }
 }
 
 /// Recordings whose records are compared one by one.
@@ -102,6 +126,8 @@ pub const CAPTURES: &[Capture] = &[
     capture("exec_defer", "fp,defer", "guest-fp", &["exec"], RAW),
     capture("signal_fp", "fp", "guest-fp", &["sig", "3"], SIGNALS),
     capture("signal_defer", "fp,defer", "guest-fp", &["sig", "3"], SIGNALS),
+    capture("kprobe_fp", "fp", "guest-fp", &["sys", "2"], PROBES_AND_RETURN),
+    capture("kprobe_defer", "fp,defer", "guest-fp", &["sys", "2"], PROBES_AND_RETURN),
     capture("fault_fp", "fp", "guest-fp", &["fault", "6"], "page-faults"),
     capture("fault_defer", "fp,defer", "guest-fp", &["fault", "6"], "page-faults"),
     arm64(capture("arm64_getpid_fp", "fp", "guest-fp", &["sys", "5"], GETPID)),
@@ -111,7 +137,20 @@ pub const CAPTURES: &[Capture] = &[
     arm64(capture("arm64_rawsys_fp", "fp", "guest-fp", &["sys", "3"], RAW)),
     arm64(capture("arm64_exec_fp", "fp", "guest-fp", &["exec"], RAW)),
     arm64(capture("arm64_signal_fp", "fp", "guest-fp", &["sig", "3"], SIGNALS)),
+    arm64(capture("arm64_kprobe_fp", "fp", "guest-fp", &["sys", "2"], PROBES)),
     arm64(capture("arm64_fault_fp", "fp", "guest-fp", &["fault", "6"], "page-faults")),
+];
+
+/// Recordings whose reader was slow.
+pub const LOSSES: &[Capture] = &[
+    Capture {
+        form: Form::Losses,
+        ..capture("lost_fp", "fp", "guest-fp", &["nosleep", "300"], RAW)
+    },
+    Capture {
+        form: Form::Losses,
+        ..capture("lost_defer", "fp,defer", "guest-fp", &["nosleep", "300"], RAW)
+    },
 ];
 
 /// Recordings of samples that a timer takes: their user stacks are compared, as sets.
@@ -145,6 +184,41 @@ pub const TICKS: &[Capture] = &[
     },
 ];
 
+/// Recordings of timers' samples whose files are not here: of these the kernel's chains are known.
+pub const CHAINS: &[Capture] = &[
+    ticks("cpuclock_defer_thr", "fp,defer --cpus=2", "guest-fp", &["thr", "150"]),
+    arm64(ticks("arm64_cpuclock_fp_thr", "fp --cpus=2", "guest-fp", &["thr", "60"])),
+];
+
+/// The kernel's chains in recordings whose files are not here: lines of name, number of samples,
+/// markers, and functions innermost first.
+pub fn chains_path() -> PathBuf {
+    crate::root().join("tests/golden/defer/chains.tsv")
+}
+
+/// The kernel's chains of the recording `name`, whose file is not here, as pairs of markers and
+/// functions with their number of samples; those of perf's own execve are not among them.
+///
+/// # Panics
+///
+/// If there are none.
+pub fn recorded_chains(name: &str) -> BTreeMap<(String, String), usize> {
+    let text = std::fs::read_to_string(chains_path()).unwrap();
+    let mut chains = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            [of, count, markers, chain] if of == name => {
+                *chains.entry((markers.into(), chain.into())).or_default() +=
+                    count.parse::<usize>().unwrap();
+            }
+            [_, _, _, _] => {}
+            _ => panic!("chains.tsv: {line:?} is none of its lines"),
+        }
+    }
+    assert!(!chains.is_empty(), "{name}: no chains are known");
+    chains
+}
+
 impl Capture {
     /// How it was made, as the first line of its text.
     pub fn command(&self) -> String {
@@ -154,6 +228,11 @@ impl Capture {
             Rate::Frequency(n) => format!("-F {n}"),
         };
         format!("# -e {events} {rate} --call-graph {options} -- {guest} {}\n", args.join(" "))
+    }
+
+    /// The events that have a place here.
+    fn placed(&self) -> Vec<&'static str> {
+        self.events.split(',').filter(|event| !NO_PLACE.contains(event)).collect()
     }
 
     /// The recorded program's file.
@@ -187,20 +266,21 @@ impl Capture {
     /// As [`Harness::run`].
     pub fn run(&self) -> Outcome {
         let path = format!("/bin/{}", self.guest);
-        let mut host = self.program();
-        if self.args == ["exec"] {
-            // It executes itself: the file must be executable.
-            let file = crate::scratch(&format!("captures-{}", self.name)).join(self.guest);
-            std::fs::copy(&host, &file).unwrap();
-            std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
-            host = file;
-        }
+        // It may execute itself: the file must be executable, and have its name.
+        let root = crate::scratch(&format!("captures-{}", self.name));
+        let host = root.join("bin").join(self.guest);
+        std::fs::create_dir_all(root.join("bin")).unwrap();
+        std::fs::copy(self.program(), &host).unwrap();
+        std::fs::set_permissions(&host, Permissions::from_mode(0o755)).unwrap();
         // The recorded stacks ended below the last user address: dumps are not cut there.
-        let mut harness = Harness::of_file(self.arch, host, &path).args(self.args).aslr(7);
+        let harness = Harness::of_file(self.arch, host, &path).root(root);
+        let mut harness = harness.args(self.args).aslr(7);
+        let events = self.placed().join(",");
         harness = match self.rate {
-            Rate::Period(n) => harness.events(self.events, n),
-            Rate::Frequency(n) => harness.frequency(self.events, n),
+            Rate::Period(n) => harness.events(&events, n),
+            Rate::Frequency(n) => harness.frequency(&events, n),
         };
+        let mut slow = None;
         for word in self.options.split([' ', ',']) {
             harness = match word.split_once('=').unwrap_or((word, "")) {
                 ("fp", _) => harness,
@@ -210,10 +290,21 @@ impl Capture {
                 ("--kernel-callchains", _) => harness.kernel_callchains(),
                 ("-a", _) => harness.wide(),
                 ("--cpus", n) => harness.cpus(n.parse().unwrap()),
+                ("--reader-rate", n) => {
+                    slow = Some(Settings { rate: n.parse().unwrap(), pages: 1 });
+                    harness
+                }
                 _ => panic!("{}: unknown option {word}", self.name),
             };
         }
-        harness.run()
+        let Some(slow) = slow else { return harness.run() };
+        // A record that is lost breaks law 36.
+        let mut records = Vec::new();
+        let outcome = harness.without_laws().run_prepared(
+            |s| s.perf.main.read_slowly(slow),
+            |_, record| records.push(record.clone()),
+        );
+        Outcome { records, ..outcome }
     }
 
     /// The text of a run here.
@@ -230,7 +321,7 @@ impl Capture {
         drop(sink);
         let symbols = outcome.session.kernel_symbols.iter();
         let kernel = symbols.map(|s| (s.addr, s.name.clone())).collect();
-        self.text(&out.into_inner(), kernel)
+        text::of(self, &self.placed(), &out.into_inner(), kernel)
     }
 
     /// The text of the perf.data file `bytes`, recorded on a kernel with the functions
@@ -240,6 +331,7 @@ impl Capture {
     ///
     /// If the file is damaged, or breaks a rule of cookies and records.
     pub fn text(&self, bytes: &[u8], kernel: BTreeMap<u64, String>) -> String {
-        text::of(self, bytes, kernel)
+        let events: Vec<&str> = self.events.split(',').collect();
+        text::of(self, &events, bytes, kernel)
     }
 }

@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 use arch::{Arch, Regs};
 use emu::export::perf_read::{Body, PerfFile, Record, Sample};
 use emu::perf::abi::{flag, sample_type};
-use emu::perf::record::{Rate, context};
+use emu::perf::record::context;
 use goblin::elf::Elf;
 use unwinder::elf::Slice;
 use unwinder::memory::Copied;
 use unwinder::{Context, InstructionPointer, Module, Modules, Policy, Registers, Walk};
 
-use super::{Capture, pairing};
+use super::{Capture, Form, NO_PLACE, pairing};
 
 /// `PERF_SAMPLE_ID`
 const SAMPLE_ID: u64 = 1 << 6;
@@ -22,12 +22,18 @@ const STREAM_ID: u64 = 1 << 9;
 /// `PERF_RECORD_MISC_COMM_EXEC`
 const COMM_EXEC: u16 = 1 << 13;
 
-/// The text of `bytes`, a perf.data file of `capture` on a kernel with the functions `kernel`.
+/// The text of `bytes`, a perf.data file of `capture` with `events` on a kernel with the functions
+/// `kernel`. What is of events that have no place here is left out.
 ///
 /// # Panics
 ///
 /// If the file is damaged, or what it has breaks a rule: see [`super`].
-pub(super) fn of(capture: &Capture, bytes: &[u8], kernel: BTreeMap<u64, String>) -> String {
+pub(super) fn of(
+    capture: &Capture,
+    events: &[&str],
+    bytes: &[u8],
+    kernel: BTreeMap<u64, String>,
+) -> String {
     let file = PerfFile::read(bytes).unwrap();
     let program = std::fs::read(capture.program()).unwrap();
     let elf = Elf::parse(&program).unwrap();
@@ -39,7 +45,7 @@ pub(super) fn of(capture: &Capture, bytes: &[u8], kernel: BTreeMap<u64, String>)
     let modules = Modules::new([Module::from_elf(capture.guest, &program[..], 0).unwrap()]);
     let mut text = Text {
         arch: capture.arch,
-        events: capture.events.split(',').collect(),
+        events: events.to_vec(),
         kernel,
         user,
         modules,
@@ -49,11 +55,15 @@ pub(super) fn of(capture: &Capture, bytes: &[u8], kernel: BTreeMap<u64, String>)
     };
     text.attrs(&file);
     let records: Vec<_> = file.records().map(|r| r.unwrap()).collect();
-    let own = text.own(&records);
-    pairing::check(capture.name, &own);
-    match capture.rate {
-        Rate::Period(1) => own.iter().for_each(|r| text.record(&file, r)),
-        _ => text.stacks(&file, &own),
+    let mut own = text.own(&records);
+    own.retain(|r| !NO_PLACE.contains(&text.events.get(r.event).copied().unwrap_or_default()));
+    if capture.form != Form::Losses {
+        pairing::check(capture.name, &own);
+    }
+    match capture.form {
+        Form::Records => own.iter().for_each(|r| text.record(&file, r)),
+        Form::Sets => text.stacks(&file, &own),
+        Form::Losses => text.losses(&file, &own, &records),
     }
     text.text
 }
@@ -66,9 +76,9 @@ fn section_of_start(elf: &Elf) -> u16 {
 }
 
 /// A text being written.
-struct Text<'a> {
+pub(super) struct Text<'a> {
     arch: Arch,
-    events: Vec<&'a str>,
+    pub(super) events: Vec<&'a str>,
     kernel: BTreeMap<u64, String>,
     user: BTreeMap<u64, String>,
     modules: Modules<Slice<&'a [u8]>>,
@@ -76,7 +86,7 @@ struct Text<'a> {
     cookies: BTreeMap<u64, usize>,
     /// The counter in the last cookie of each CPU.
     last: BTreeMap<u64, u64>,
-    text: String,
+    pub(super) text: String,
 }
 
 impl Text<'_> {
@@ -88,7 +98,8 @@ impl Text<'_> {
             (flag::DEFER_CALLCHAIN, " defer_callchain"),
             (flag::DEFER_OUTPUT, " defer_output"),
         ];
-        for (attr, name) in file.events().attrs().iter().zip(&self.events) {
+        let attrs = file.events().attrs().iter().zip(&self.events);
+        for (attr, name) in attrs.filter(|(_, name)| !NO_PLACE.contains(name)) {
             let bits = BITS.iter().filter(|(bit, _)| attr.flags & bit != 0);
             let bits: String = bits.map(|(_, word)| *word).collect();
             let _ = writeln!(self.text, "event {name}{bits}");
@@ -125,9 +136,21 @@ impl Text<'_> {
     }
 
     fn record(&mut self, file: &PerfFile, record: &Record) {
+        let line = self.line(file, record);
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    /// The next cookie is the first again.
+    pub(super) fn forget_cookies(&mut self) {
+        self.cookies.clear();
+        self.last.clear();
+    }
+
+    /// A record as a line, without its end.
+    pub(super) fn line(&mut self, file: &PerfFile, record: &Record) -> String {
         let size = size(file, record);
         let mode = mode(record);
-        let line = match &record.body {
+        match &record.body {
             Body::Sample(s) => {
                 let event = self.events[record.event];
                 let raw = s.raw.map_or(String::new(), |raw| format!(" raw {}", raw.len()));
@@ -143,15 +166,23 @@ impl Text<'_> {
                 format!("deferred {mode} size {size} {cookie}: {}", self.frames(&ips))
             }
             Body::Task { .. } => format!("task {} size {size}", record.kind),
-            Body::Mmap2 { filename, .. } => {
-                // The directory is another one here: only what is behind it is compared.
+            Body::Mmap2 { addr, len, pgoff, identity, prot, flags, filename, .. } => {
                 let path = String::from_utf8_lossy(filename.bytes());
-                let file = path.rsplit('/').next().unwrap_or_default();
-                format!("map {} size {} {file}", record.kind, size - filename.0.len())
+                // The vdso's address is chosen at random.
+                let at = if path.starts_with('[') { "?".into() } else { format!("{addr:#x}") };
+                let (kind, misc) = (record.kind, record.misc);
+                let identity: String = identity.iter().map(|b| format!("{b:02x}")).collect();
+                format!(
+                    "map {kind} misc {misc:#x} size {size} at {at} len {len:#x} offset {pgoff:#x} \
+                    prot {prot} flags {flags} identity {identity} {path}"
+                )
+            }
+            Body::Comm { comm, .. } => {
+                let comm = String::from_utf8_lossy(comm.bytes());
+                format!("record {} misc {:#x} size {size} {comm}", record.kind, record.misc)
             }
             _ => format!("record {} size {size}", record.kind),
-        };
-        let _ = writeln!(self.text, "{line}");
+        }
     }
 
     /// The forms that the records have, the kernel's chains by name, and the user stacks, each

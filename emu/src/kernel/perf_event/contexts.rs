@@ -11,7 +11,7 @@ use crate::perf::record::Time;
 
 impl State {
     /// Changes the context of a task or CPU, at the time of the CPU that it is on; which of its
-    /// events count is settled then.
+    /// events count is settled then, and who has a counter.
     pub fn change_context(&mut self, target: Target, change: impl FnOnce(&mut Context, Time)) {
         let here = self.cpu.clock;
         match target {
@@ -23,6 +23,7 @@ impl State {
                 if cpu.halted {
                     cpu.events.compact();
                 }
+                self.assign_counters_of(id);
             }
             Target::Task(id, _) => {
                 let id = TaskId(id);
@@ -31,7 +32,10 @@ impl State {
                 let Some(task) = self.task_mut(id) else { return };
                 change(&mut task.events, now);
                 match place {
-                    Place::Running(cpu) => task.events.settle(now, cpu),
+                    Place::Running(cpu) => {
+                        task.events.settle(now, cpu);
+                        self.assign_counters_of(cpu);
+                    }
                     // It may have been preempted while it took an overflow.
                     Place::Queued(_) => {}
                     Place::Off(_) => task.events.compact_at_rest(),

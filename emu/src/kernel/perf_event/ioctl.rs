@@ -105,6 +105,7 @@ fn period(s: &mut State, event: &Rc<Opened>, at: u64) -> Result<(), Errno> {
 impl State {
     /// `perf_event_enable`, of children too.
     pub fn enable_event(&mut self, event: &Rc<Opened>) {
+        event.failed.set(false);
         self.each_instance(event, |instance, _| instance.switch.on = true);
         self.tell_page(event);
     }

@@ -84,12 +84,13 @@ pub fn open(s: &mut State, a: [u64; 6]) -> SysResult {
         lost: Cell::new(0),
         limit: Cell::new(0),
         files: Cell::new(0),
+        failed: Cell::new(false),
         exited: Cell::new(false),
         notify: RefCell::new(Notify::default()),
         attr,
     });
     if let Some(leader) = &leader {
-        check_group(&opened, leader)?;
+        check_group(&opened, leader, s.config.pmu_counters)?;
     }
     if flags & perf_flag::FD_OUTPUT != 0
         && let Some(output) = &named
@@ -156,11 +157,19 @@ const fn check_cpu(s: &State, pid: i32, cpu: i32) -> Result<(), Errno> {
     if there || cpu == -1 && pid != -1 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-fn check_group(opened: &Rc<Opened>, leader: &Rc<Opened>) -> Result<(), Errno> {
+/// The group must be of one kind, and fit the PMU (`validate_group`) and a `read`.
+fn check_group(
+    opened: &Rc<Opened>,
+    leader: &Rc<Opened>,
+    counters: Option<u32>,
+) -> Result<(), Errno> {
+    let hardware = |event: &Rc<Opened>| usize::from(event.event.kind.is_hardware());
+    let needs = hardware(opened) + leader.group().iter().map(hardware).sum::<usize>();
     let bad = leader.leader.borrow().is_some()
         || leader.clock != opened.clock
         || leader.target != opened.target
-        || opened.attr.has(flag::EXCLUSIVE | flag::PINNED);
+        || opened.attr.has(flag::EXCLUSIVE | flag::PINNED)
+        || counters.is_some_and(|counters| needs > counters as usize);
     if bad {
         return Err(Errno::EINVAL);
     }

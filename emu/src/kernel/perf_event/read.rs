@@ -8,7 +8,7 @@ use crate::kernel::State;
 use crate::perf::abi::read_format;
 use crate::perf::opened::Opened;
 
-/// What `read` gives, by `read_format`.
+/// What `read` gives, by `read_format`; nothing if the event is in the error state.
 ///
 /// ```text
 /// alone:  value, [enabled], [running], [id], [lost]
@@ -19,6 +19,9 @@ use crate::perf::opened::Opened;
 ///
 /// `ENOSPC` if it has more than `room` bytes.
 pub fn read(s: &State, event: &Rc<Opened>, room: u64) -> Result<Vec<u8>, Errno> {
+    if event.failed.get() {
+        return Ok(Vec::new());
+    }
     let bytes = values(s, event);
     if bytes.len() as u64 > room { Err(Errno::ENOSPC) } else { Ok(bytes) }
 }

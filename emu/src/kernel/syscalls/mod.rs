@@ -19,6 +19,8 @@ mod signals;
 mod time;
 
 #[cfg(test)]
+mod counters_tests;
+#[cfg(test)]
 mod perf_event_tests;
 #[cfg(test)]
 mod tests;

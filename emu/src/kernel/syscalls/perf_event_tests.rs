@@ -12,13 +12,13 @@ use crate::perf::session::Perf;
 
 /// Where the attributes are written.
 const AT: u64 = 0x10_0000_0000;
-const BUFFER: u64 = AT + PAGE;
+pub(super) const BUFFER: u64 = AT + PAGE;
 const SHARED: u64 = 1;
 const PRIVATE: u64 = 2;
-const NONE: u64 = u64::MAX;
+pub(super) const NONE: u64 = u64::MAX;
 
-const ENABLE: u64 = 0x2400;
-const DISABLE: u64 = 0x2401;
+pub(super) const ENABLE: u64 = 0x2400;
+pub(super) const DISABLE: u64 = 0x2401;
 const REFRESH: u64 = 0x2402;
 const RESET: u64 = 0x2403;
 const PERIOD: u64 = 0x4008_2404;
@@ -29,12 +29,12 @@ const PAUSE_OUTPUT: u64 = 0x4004_2409;
 
 /// What is asked for, beside user instructions.
 #[derive(Clone, Copy, Default)]
-struct Asked {
-    period: u64,
-    samples: u64,
-    format: u64,
-    flags: u64,
-    wakeup: u32,
+pub(super) struct Asked {
+    pub period: u64,
+    pub samples: u64,
+    pub format: u64,
+    pub flags: u64,
+    pub wakeup: u32,
 }
 
 fn put(lab: &mut Lab, asked: Asked) -> u64 {
@@ -50,17 +50,17 @@ fn put(lab: &mut Lab, asked: Asked) -> u64 {
     lab.put(AT, &b)
 }
 
-fn try_open(lab: &mut Lab, asked: Asked, rest: [u64; 4]) -> Result<u64, Errno> {
+pub(super) fn try_open(lab: &mut Lab, asked: Asked, rest: [u64; 4]) -> Result<u64, Errno> {
     let attr = put(lab, asked);
     let [pid, cpu, group, flags] = rest;
     lab.call(Sysno::PerfEventOpen, [attr, pid, cpu, group, flags])
 }
 
-fn open(lab: &mut Lab, asked: Asked) -> u64 {
+pub(super) fn open(lab: &mut Lab, asked: Asked) -> u64 {
     try_open(lab, asked, [0, NONE, NONE, 0]).unwrap()
 }
 
-fn ioctl(lab: &mut Lab, fd: u64, command: u64, argument: u64) -> Result<u64, Errno> {
+pub(super) fn ioctl(lab: &mut Lab, fd: u64, command: u64, argument: u64) -> Result<u64, Errno> {
     lab.call(Sysno::Ioctl, [fd, command, argument])
 }
 
@@ -68,7 +68,7 @@ fn map(lab: &mut Lab, fd: u64, pages: u64) -> Result<u64, Errno> {
     lab.call(Sysno::Mmap, [0, pages * PAGE, 3, SHARED, fd, 0])
 }
 
-fn words<const N: usize>(lab: &mut Lab, fd: u64) -> [u64; N] {
+pub(super) fn words<const N: usize>(lab: &mut Lab, fd: u64) -> [u64; N] {
     assert_eq!(lab.ok(Sysno::Read, [fd, BUFFER, 8 * N as u64]), 8 * N as u64);
     std::array::from_fn(|i| lab.state.read_u64(BUFFER + 8 * i as u64).unwrap())
 }

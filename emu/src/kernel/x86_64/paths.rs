@@ -120,7 +120,8 @@ pub const fn invoke(sysno: Option<Sysno>) -> &'static [Named] {
 
 /// Whether the call's own function jumps to the next one, so that it has no frame.
 pub const fn is_tail_call(sysno: Sysno) -> bool {
-    matches!(sysno, Sysno::Read | Sysno::Write | Sysno::Munmap | Sysno::Mmap)
+    use Sysno::*;
+    matches!(sysno, Read | Write | Munmap | Mmap | Clone | Clone3)
 }
 
 /// Functions below the call's own, outermost first.

@@ -83,6 +83,15 @@ fn law_37_the_record_is_later() {
     let out = served().steps(&[Point::EntryN7]);
     out.asks(PERF, 1, C1).sample(&[USER_DEFERRED, C1]).leaves().is_explained(Hazard::H2);
     served().asks(PERF, 1, C1).sample(&[USER_DEFERRED, C1]).leaves().is_explained(Hazard::H3);
+    // The item is queued again, taken and not run yet: its record is still to come.
+    let asks = |s: Script, ret| {
+        let asked = s.steps(&[Point::WorkRequest1]).asks_from(Point::WorkRequest3, PERF, ret, C1);
+        asked.sample(&[USER_DEFERRED, C1])
+    };
+    let served = asks(Script::new(Mode::PerWork, 37), 0).record(C1);
+    let taken = served.then(Point::TaskWorkTake, |s| s.works[0].queued = Some(TID));
+    let asked = asks(taken, 1).then(Point::WorkWork1, |s| s.works[0].queued = None);
+    asked.record(C1).leaves().is_kept();
 }
 
 #[test]
