@@ -80,7 +80,11 @@ fn read_work(state: &mut State) -> WorkBits {
 /// One pass of the loop body (X2), in its fixed order.
 async fn pass(k: &Kernel, work: WorkBits) -> Task {
     k.irqs_go_on(Named::HardirqsOn).await;
-    k.step(Point::ExitX2, |s| s.cpu.irqs_on = true).await;
+    let turn_on = |s: &mut State| {
+        s.cpu.irqs_on = true;
+        s.cpu.tick.held_up();
+    };
+    k.step(Point::ExitX2, turn_on).await;
     if work.need_resched {
         k.step(Point::ExitResched, |_| ()).await;
         scheduler::schedule(k).await;

@@ -2,10 +2,17 @@
 //!
 //! An interrupt from kernel mode pushes a frame record whose "return address" is the
 //! interrupted address, so that a walk through it goes on in the interrupted frames. The
-//! NMI has its own stack. Counters stand still while an overflow is handled, and until an
-//! NMI of x86_64, or one that hit kernel code, has returned: samples do not count themselves.
-//! An overflow that comes while NMIs are masked is taken once they are not (E-11: any number
-//! of them once).
+//! NMI has its own stack. Counters stand still while an overflow is handled: samples do not count
+//! themselves. The handler starts them again before it ends (`intel_pmu_handle_irq`), so that the
+//! way out of the interrupt is counted, and may overflow.
+//!
+//! ```text
+//! NMI (E-11)   Idle ─delivered─► Executing ─overflow─► Latched
+//!              it returns: Idle; from Latched the one that was latched comes now
+//! ```
+//!
+//! An overflow that comes while NMIs are masked is taken once they are not, any number of them
+//! once.
 
 use arch::Arch;
 
@@ -159,11 +166,11 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named], brackets:
     k.leave(functions).await;
     k.step(Point::NmiExit, |s| {
         s.cpu.preempt_count -= units - counted;
-        // An NMI of x86_64 masks others until it returns.
-        s.cpu.nmi_masked &= s.arch == Arch::X86_64;
-        // The handler has started the counters again before it ends. What is behind it on the way
-        // to user mode is counted where it is not the NMI's own: signals, task work.
-        s.cpu.counting |= in_user && !s.cpu.nmi_masked;
+        // A real NMI masks others until it returns, and so does a pseudo-NMI of code with interrupts
+        // off; else the priority mask lets them in again (`__gic_handle_irq_from_irqson`).
+        s.cpu.nmi_masked &= !brackets;
+        // The handler has started the counters again before it ends.
+        s.cpu.counting = true;
     })
     .await;
     if counted != 0 {

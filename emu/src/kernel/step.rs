@@ -10,6 +10,7 @@ use arch::Arch;
 
 use crate::kernel::interrupt::{self, Pending};
 use crate::kernel::symbols::{Function, Named};
+use crate::kernel::throttle::Stall;
 use crate::kernel::unwind::Design;
 use crate::kernel::{Point, State, sampling, scheduler};
 
@@ -58,8 +59,12 @@ impl Kernel {
             scheduler::pause().await;
         }
         let result = self.last_step(point, f);
+        let mut stall = Stall::default();
         loop {
             let due = interrupt::due(&mut self.state.borrow_mut());
+            if matches!(due, Some(Pending::Pmu)) {
+                stall.interrupted(&mut self.state.borrow_mut().cpu.tick);
+            }
             match due {
                 Some(Pending::Overflow(o)) => sampling::overflow(self.clone(), o).await,
                 Some(Pending::Pmu) => interrupt::pmu_in_kernel(self.clone()).await,

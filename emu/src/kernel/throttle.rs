@@ -10,9 +10,10 @@
 //! frequencies to what was counted ([`Counter::tick`](crate::perf::pmu::Counter::tick)). Else there
 //! is none: samples then come exactly at their period.
 //!
-//! Where interrupts follow each other with no user instruction between them, as the self-interrupts
-//! of deferred unwinds do whose way out of the kernel is longer than the period, nothing but the
-//! limit lets a task go on. There Linux's own limit holds if none is given.
+//! Where interrupts follow each other with no user instruction, or no step of the kernel, between
+//! them, as they do if their way out is longer than the period, or the exit loop or its
+//! task work is asked for once more in each, nothing but the limit lets a task go on. There Linux's own limit holds if none
+//! is given.
 
 use crate::kernel::State;
 use crate::kernel::timers::{Timer, TimerId};
@@ -23,8 +24,8 @@ use crate::perf::record::Record;
 /// Ticks a second.
 const TICKS: u64 = HZ / TICK;
 
-/// Interrupts of a CPU between two user instructions after which its events are throttled: the
-/// samples that Linux allows in a tick.
+/// Interrupts of a CPU, passes of the exit loop and lists of task work between two user instructions
+/// after which its events are throttled: the samples that Linux allows in a tick.
 const MOST_STALLED: u64 = MAX_SAMPLE_RATE.div_ceil(TICKS);
 
 /// The tick of a CPU, and what it is needed for.
@@ -34,13 +35,28 @@ pub struct Ticking {
     timer: Option<TimerId>,
     /// Ticks so far (`perf_throttled_seq`).
     pub count: u64,
-    /// Interrupts of user code since it retired an instruction.
+    /// What has held user code up since it retired an instruction.
     stalled: u64,
 }
 
+/// PMU interrupts between two steps of the kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stall(u64);
+
+impl Stall {
+    /// One more; with too many of them the CPU is stalled as where user code does not get ahead.
+    pub fn interrupted(&mut self, tick: &mut Ticking) {
+        self.0 += 1;
+        if self.0 >= MOST_STALLED {
+            tick.stalled = MOST_STALLED;
+        }
+    }
+}
+
 impl Ticking {
-    /// User code is interrupted.
-    pub const fn interrupted(&mut self) {
+    /// User code is interrupted, or its way out of the kernel takes one more pass of the exit loop
+    /// or one more list of task work.
+    pub const fn held_up(&mut self) {
         self.stalled += 1;
     }
 

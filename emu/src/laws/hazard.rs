@@ -78,16 +78,20 @@ pub struct Happened {
     pub work: Option<WorkId>,
 }
 
-/// The last ones of a task.
+/// The last ones of a task, one of each kind for an entry, a stack and a tracer.
 #[derive(Clone, Debug, Default)]
 pub struct Hazards(VecDeque<Happened>);
 
-/// Nothing looks further back than two entries.
-const KEPT: usize = 64;
+/// Nothing looks further back than two entries. One that holds the task up may have many stacks.
+const KEPT: usize = 1024;
 
 impl Hazards {
     /// Notes one.
     pub fn push(&mut self, happened: Happened) {
+        let key = |h: &Happened| (h.hazard, h.entry, h.cookie, h.work);
+        if let Some(before) = self.0.iter().rposition(|h| key(h) == key(&happened)) {
+            self.0.remove(before);
+        }
         if self.0.len() == KEPT {
             self.0.pop_front();
         }

@@ -64,7 +64,7 @@ fn h1_between_r3_and_r4() {
     late().asks(PERF, 1, C2).is_explained(Hazard::H1);
     late().asks(PERF, 0, C1).is_broken();
     reset(15).nmi_asks(0, C2).then(Point::Leave, named).is_explained(Hazard::H1);
-    reset(37).nmi_asks(0, C1).sample(&[USER_DEFERRED, C1]).is_explained(Hazard::H1);
+    reset(37).nmi_asks(0, C1).sample(&[USER_DEFERRED, C1]).leaves().is_explained(Hazard::H1);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn rv9_one_item_for_many_tasks() {
         let mut script = served.also(|s| s.works[0].queued = queued);
         script = script.steps(&[Point::WorkRequest1, Point::WorkRequest3]);
         script.tell(What::Answer(PERF, Requested { ret: 1, cookie: C1 }));
-        script.sample(&[USER_DEFERRED, C1])
+        script.sample(&[USER_DEFERRED, C1]).leaves()
     };
     again(Some(TID + 1)).is_explained(Hazard::Shared);
     again(Some(TID)).is_broken();
