@@ -158,7 +158,10 @@ fn wrong_words() {
         ("-C 1", "-C: there is no CPU 1"),
         ("--deferred mask", "--deferred is not of a session"),
         ("-F 1 -c 1", "cannot be used with"),
-        ("-o perf.data", "two sessions cannot have one file"),
+        (
+            "-o perf.data",
+            "session 2's profile perf.data: this is the file of the profile perf.data",
+        ),
     ] {
         let done = finish(emu(&["run", "--session", words, "hello"]).current_dir(&dir));
         assert!(done.status == 125 || done.status == 2, "{words}: {}", done.status);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::output::{Destination, Failure, status};
+use crate::cli::output::{Destination, Failure};
 use crate::cli::run::{Job, Profiled, samples_of};
 use crate::cli::summary::{bytes, duration};
 use crate::export::{ExportError, Format, Sink};
@@ -26,23 +26,11 @@ impl Beside {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if a file cannot be written, or is that of two sessions.
+    /// [`Failure`] if a file cannot be written.
     pub fn open(job: &Job, state: &State) -> Result<Beside, Failure> {
         let mut all: Vec<One> = Vec::new();
-        for (words, (id, profile)) in
-            job.options.sampling.sessions.iter().zip(state.perf.profiles().skip(1))
-        {
-            let destination = match (&job.destination, &words.output) {
-                (Destination::Nowhere, None) => Destination::Nowhere,
-                _ => words.destination(id),
-            };
-            let is_same = |one: &One| one.destination == destination;
-            let taken = job.destination == destination || all.iter().any(is_same);
-            if destination != Destination::Nowhere && taken {
-                let name = destination.name();
-                let message = format!("--session: -o {name}: two sessions cannot have one file");
-                return Err(Failure::new(status::FAILURE, message));
-            }
+        let sessions = job.options.sampling.sessions.iter().zip(job.beside());
+        for ((words, destination), (_, profile)) in sessions.zip(state.perf.profiles().skip(1)) {
             let session = &profile.session;
             let output = destination.open(Format::PerfData)?;
             let (merge, images) = (words.sampling.merge, job.world.images(state));

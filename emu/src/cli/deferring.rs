@@ -14,7 +14,7 @@ use crate::kernel::unwind::Clock;
 use crate::numbers::grouped;
 
 /// What the deferred unwinder meets besides perf.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Deferred unwinding")]
 pub struct DeferringOptions {
     /// What the kernel's local clock shows, by which the timestamp design names stacks (the

@@ -15,7 +15,7 @@
 //! One file a subcommand ([`run`], [`record`], [`replay`], [`mod@test`], [`check`], [`show`],
 //! [`explain`], [`merge`], [`guests`], [`points`]);
 //! [`options`] holds the command line, which [`reading`] reads, [`output`] the way errors and the profile go out,
-//! [`files`] opens what people name, [`world`] finds the guest, [`words`] keeps options in a
+//! [`files`] opens what people name, [`outputs`] keeps what is written apart, [`notes`] tells which options change nothing, [`world`] finds the guest, [`words`] keeps options in a
 //! recording, [`outcome`] compares what came of one, [`extract`] writes its files.
 //! [`session`] has the words of a second session, [`beside`] its profile.
 //! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
@@ -37,9 +37,11 @@ pub mod guests;
 pub mod laws;
 pub mod machine;
 pub mod merge;
+mod notes;
 pub mod options;
 pub mod outcome;
 pub mod output;
+mod outputs;
 pub mod place;
 pub mod points;
 mod probes;

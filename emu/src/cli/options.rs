@@ -20,8 +20,8 @@ use crate::cli::session::{SessionOptions, session};
 use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
 use crate::cli::values::{
-    address, call_graph, frequency, mmap_pages, period, pmu_irq, positive, seed, sysctl, variable,
-    vdso,
+    address, call_graph, frequency, from_to, mmap_pages, period, pmu_irq, positive, seed, sysctl,
+    variable, vdso,
 };
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
@@ -236,7 +236,7 @@ pub enum CheckFormat {
 }
 
 /// What is sampled, in perf's words.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling (as perf record)")]
 pub struct SamplingOptions {
     /// Events, separated by commas (may be repeated): cycles, instructions, branches,
@@ -306,7 +306,7 @@ pub struct SamplingOptions {
     pub no_call_graph: bool,
     /// Longest callchain, 1 to kernel.perf_event_max_stack addresses [default: 127]; for more set
     /// --sysctl too
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = from_to::<u16>(1, 1024))]
     pub max_stack: Option<u16>,
     /// How a counter interrupts: nmi (anywhere) or irq (not where interrupts are off)
     #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
@@ -317,7 +317,7 @@ pub struct SamplingOptions {
     pub reader_rate: Option<u64>,
     /// Pages of each ring, for --reader-rate, or their size (suffixes B, K, M, G), rounded up to a
     /// power of two
-    #[arg(short = 'm', long, value_name = "N", default_value = "128", value_parser = mmap_pages)]
+    #[arg(short = 'm', long, value_name = "N", default_value_t = MMAP_PAGES, value_parser = mmap_pages)]
     pub mmap_pages: u32,
     /// Sample with another session as well (may be repeated, 16 at most): WORDS are those of this
     /// group in quotes, as for a second perf record beside the first, with -o FILE [default:
@@ -382,8 +382,7 @@ pub struct MachineOptions {
     #[arg(long, value_name = "full|no-cfi|off", default_value = "full", value_parser = vdso)]
     pub vdso: Vdso,
     /// Emulate N CPUs, at most 64; threads and processes run on all of them
-    #[arg(long, value_name = "N", default_value = "1",
-        value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = from_to::<u32>(1, 64))]
     pub cpus: u32,
     /// Set kernel.perf_event_NAME (may be repeated): paranoid (what the guest's own
     /// perf_event_open may measure, -1 (all) to 3; 2 if not set), max_sample_rate (samples a second
@@ -395,7 +394,7 @@ pub struct MachineOptions {
     pub sysctl: Vec<Sysctl>,
     /// Counters of the PMU, for hardware events, of -e and of guests: if there are more of those,
     /// they take turns of 4 ms [default: one each]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = from_to::<u32>(1, 64))]
     pub pmu_counters: Option<u32>,
     /// Stop the guest after N user instructions (suffixes k, M, G), with status 124
     #[arg(long, value_name = "N", value_parser = positive)]
@@ -444,7 +443,7 @@ pub struct ShowOptions {
     #[arg(long, value_name = "ARCH")]
     pub arch: Option<Arch>,
     /// Columns of the listing, 80 to 1000 [default: those of the terminal, or 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(80..=1000))]
+    #[arg(long, value_name = "N", value_parser = from_to::<u16>(80, 1000))]
     pub width: Option<u16>,
 }
 
@@ -556,10 +555,15 @@ impl SamplingOptions {
         for list in &self.events {
             events.extend(event::parse(list, defaults)?);
         }
-        Ok(events)
+        match events.len() {
+            ..=event::MOST => Ok(events),
+            count => Err(EventError::TooMany { count }),
+        }
     }
 }
 
+/// perf's default for `-m`.
+pub const MMAP_PAGES: u32 = 128;
 /// perf's default for `-F`.
 const DEFAULT_FREQUENCY: u64 = 4000;
 

@@ -312,7 +312,8 @@ pub fn truth_of(profile: &Path) -> PathBuf {
     with_suffix(profile, ".truth")
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+/// A path with more behind its name.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

@@ -12,7 +12,8 @@ use crate::cli::machine::{Setup, Stop};
 use crate::cli::options::{
     MachineOptions, OutputOptions, RunOptions, SamplingOptions, WorldOptions, is_stdout,
 };
-use crate::cli::output::{Destination, Failure, complain, quoted, status};
+use crate::cli::output::{Destination, Failure, complain, quoted, status, with_suffix};
+use crate::cli::outputs::Outputs;
 use crate::cli::run::{self, Job, Ran};
 use crate::cli::summary::bytes;
 use crate::cli::timeline::TimelineOptions;
@@ -124,7 +125,9 @@ pub fn run(
     let mut world = setup.build(&options.command)?;
     let recorder = Rc::new(Recorder::new(RealHost::new(stdout_is_taken)));
     world.host = recorder.clone();
-    let job = Job { options: &options, world: &world, cmdline, destination, digest: true };
+    let mut outputs = Outputs::default();
+    outputs.recording(&file)?;
+    let job = Job { options: &options, world: &world, cmdline, destination, digest: true, outputs };
     let ran = run::execute(job, &Stop::on_signals()?)?;
     let recording = recording(&world, words::of_matches(matches), cmdline, &ran, &recorder)
         .map_err(|e| cannot(&format!("not written: {e}")))?;
@@ -203,9 +206,7 @@ pub fn expected(ran: &Ran, output: [Output; 2]) -> Expected {
 
 /// Writes a file as a whole or not at all.
 pub fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
+    let beside = with_suffix(path, ".new");
     fs::write(&beside, bytes)
         .and_then(|()| fs::rename(&beside, path))
         .inspect_err(|_| drop(fs::remove_file(&beside)))

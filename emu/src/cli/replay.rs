@@ -17,6 +17,7 @@ use crate::cli::options::{
 };
 use crate::cli::outcome;
 use crate::cli::output::{Destination, Failure, complain, one_line, status, to_stdout};
+use crate::cli::outputs::Outputs;
 use crate::cli::record::expected;
 use crate::cli::run::{self, Job, Ran};
 use crate::cli::summary::bytes;
@@ -39,9 +40,13 @@ use crate::recording::{Recording, Replayer, VERSION};
     after_help = "\
 Without options that change the run, everything is as it was: what the guest writes, how it
 ends, and the profile, byte for byte; a line on standard error says so. With them it is the
-same guest in the same world, run or sampled otherwise. No file but FILE is read. What the
-guest asks of the host that it did not ask when it was recorded, which can only happen when
-options change the run, is answered as absent, and listed.
+same guest in the same world, run or sampled otherwise. No file but FILE is read, and none is
+written but those that this command names: the profiles of recorded sessions go to perf.2.data,
+perf.3.data, ... What the guest asks of the host that it did not ask when it was recorded, which
+can only happen when options change the run, is answered as absent, and listed.
+
+On several CPUs a sample takes its CPU's time, so that with other events, periods or designs
+the threads may run in another order; it then says in what the run is not as recorded.
 
 Exit status: as of `emu run`; 125 if the run is not as recorded without a reason.
 
@@ -97,10 +102,10 @@ pub fn run(
         to_stdout(&info(&recording, &options.file, size))?;
         return Ok(0);
     }
-    let extract = options.extract;
+    let (file, extract) = (options.file, options.extract);
     let manifest = &recording.manifest;
-    let (kept, overrides) = words::merged(&manifest.options, matches)
-        .map_err(|e| failure(&options.file, words_failed(&e)))?;
+    let (kept, overrides) =
+        words::merged(&manifest.options, matches).map_err(|e| failure(&file, words_failed(&e)))?;
     let options = RunOptions {
         sampling: kept.sampling,
         output: options.output,
@@ -124,7 +129,9 @@ pub fn run(
     let recorded: Vec<OsString> =
         manifest.cmdline.iter().map(|word| word.word().to_owned()).collect();
     let cmdline = if overrides.is_empty() { &recorded } else { cmdline };
-    let job = Job { options: &options, world: &world, cmdline, destination, digest: true };
+    let mut outputs = Outputs::default();
+    outputs.file("the recording", &file)?;
+    let job = Job { options: &options, world: &world, cmdline, destination, digest: true, outputs };
     let ran = run::execute(job, &Stop::on_signals()?)?;
     say_missing(&replayer);
     compare(manifest, &ran, &replayer, &overrides, options.output.quiet)?;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use arch::Arch;
 
@@ -14,13 +15,15 @@ use crate::cli::grades;
 use crate::cli::laws;
 use crate::cli::machine::{self, Setup, Stop, exit_status, failure_of};
 use crate::cli::merge;
+use crate::cli::notes;
 use crate::cli::options::{CallGraph, RunOptions};
 use crate::cli::output::{
     Destination, Failure, Style, complain, is_broken_pipe, kallsyms_of, quoted, status, to_stderr,
     truth_of,
 };
+use crate::cli::outputs::Outputs;
 use crate::cli::probes;
-use crate::cli::session;
+use crate::cli::session::{self, SessionOptions};
 use crate::cli::summary::{Profile, Summary, ending_words, perf_command, unsupported};
 use crate::cli::tally::Tally;
 use crate::cli::world::World;
@@ -49,7 +52,14 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let stdout_is_taken = takes_stdout(&destination, options);
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
     let world = setup.build(&options.command)?;
-    let job = Job { options, world: &world, cmdline, destination, digest: false };
+    let job = Job {
+        options,
+        world: &world,
+        cmdline,
+        destination,
+        digest: false,
+        outputs: Outputs::default(),
+    };
     Ok(execute(job, &Stop::on_signals()?)?.status)
 }
 
@@ -71,6 +81,35 @@ pub struct Job<'j> {
     pub destination: Destination,
     /// Its digest is wanted.
     pub digest: bool,
+    /// What is written, or must not be, besides what `options` say.
+    pub outputs: Outputs,
+}
+
+impl Job<'_> {
+    /// Where the profiles of the sessions beside the main one go. Where the main profile is not
+    /// wanted, only those that were named are.
+    pub fn beside(&self) -> Vec<Destination> {
+        let sessions = self.options.sampling.sessions.iter().enumerate();
+        let to =
+            |(n, words): (usize, &Arc<SessionOptions>)| match (&self.destination, &words.output) {
+                (Destination::Nowhere, None) => Destination::Nowhere,
+                _ => words.destination(SessionId(n + 1)),
+            };
+        sessions.map(to).collect()
+    }
+
+    /// Checks that no two files that are written are one.
+    fn check_outputs(&self) -> Result<(), Failure> {
+        let mut outputs = self.outputs.clone();
+        outputs.profile("the profile", &self.destination)?;
+        for (n, to) in self.beside().iter().enumerate() {
+            outputs.profile(&format!("session {}'s profile", n + 2), to)?;
+        }
+        match self.options.timeline.file() {
+            Some(file) => outputs.file("--timeline-output", file),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A run that was.
@@ -183,6 +222,10 @@ pub fn prepare(
 pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     let Job { options, world, destination, .. } = &job;
     let mut state = prepare(options, world, job.cmdline)?;
+    job.check_outputs()?;
+    if !options.output.quiet {
+        notes::without_effect(&options.sampling).iter().for_each(|note| complain(note));
+    }
     let format = options.output.format;
     let output = destination.open(format)?;
     if let (Format::PerfData, Some(beside)) = (format, destination.beside(kallsyms_of)) {

@@ -16,7 +16,7 @@ use crate::perf::reader::Settings;
 use crate::perf::session::{MOST_BESIDE, SessionId, Span};
 
 /// The words of a session.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true, disable_version_flag = true)]
 pub struct SessionOptions {
     /// See [`SamplingOptions`].

@@ -8,7 +8,7 @@ use arch::signal::Signal;
 
 use crate::cli::output::{Style, quoted};
 use crate::cli::place::{Names, base_name};
-use crate::cli::tally::{Row, Tally};
+use crate::cli::tally::{Row, Tally, UserParts};
 use crate::export::Images;
 use crate::kernel::State;
 use crate::kernel::state::Stats;
@@ -37,6 +37,8 @@ pub struct Summary {
     pub time: Time,
     /// One for each event.
     pub events: Vec<EventLine>,
+    /// The kernel has a deferred unwinder.
+    pub can_defer: bool,
     /// Where the profile is, if one was wanted.
     pub profile: Option<Profile>,
 }
@@ -88,6 +90,7 @@ impl Summary {
             stats: state.stats,
             time: state.cpus().map(|cpu| cpu.clock).max().unwrap_or_default(),
             events: events.collect(),
+            can_defer: state.unwind.available(state.arch),
             profile,
         }
     }
@@ -102,6 +105,7 @@ impl Summary {
         self.push_counts(&mut text);
         text.push('\n');
         self.push_events(&mut text, style);
+        self.push_refusals(&mut text, tally.user_parts());
         let most = if self.events.len() > 1 { TOP / 2 } else { TOP };
         for index in 0..self.events.len() {
             self.push_functions(&mut text, tally, index, most, style);
@@ -157,6 +161,24 @@ impl Summary {
             let _ =
                 writeln!(text, "  {name} counted {share:.1} % of its time: {running} of {enabled}");
         }
+    }
+
+    /// User callchains that were to be deferred and were not.
+    fn push_refusals(&self, text: &mut String, user: UserParts) {
+        let UserParts { deferred, at_once } = user;
+        if at_once == 0 {
+            return;
+        }
+        let of = grouped(deferred + at_once);
+        let why = match self.can_defer {
+            true => "the design refused to defer them".to_owned(),
+            false => format!(
+                "Linux 7.3 has no deferred unwinder on {}; see sframe,defer",
+                self.arch.name()
+            ),
+        };
+        let at_once = grouped(at_once);
+        let _ = writeln!(text, "  {at_once} of {of} user callchains taken at once: {why}");
     }
 
     fn push_functions(
@@ -334,6 +356,7 @@ mod tests {
             stats: Stats { instructions: 12_345, syscalls: 3, ..Stats::default() },
             time: 1_234_567,
             events: events.iter().map(line).collect(),
+            can_defer: true,
             profile: Some(Profile {
                 name: "p.data".to_owned(),
                 size: Some(2048),
@@ -362,6 +385,21 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn what_was_not_deferred_is_told() {
+        let (mut summary, _) = summary(&["cycles"]);
+        let mut told = |deferred, at_once, can_defer| {
+            let mut text = String::new();
+            summary.can_defer = can_defer;
+            summary.push_refusals(&mut text, UserParts { deferred, at_once });
+            text
+        };
+        assert_eq!(told(9, 0, true), "");
+        let refused = "  1,000 of 1,009 user callchains taken at once: the design refused";
+        assert!(told(9, 1000, true).starts_with(refused));
+        assert!(told(0, 2, false).contains("Linux 7.3 has no deferred unwinder on x86_64"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::export::Images;
 use crate::export::processes::Processes;
-use crate::perf::record::{CpuMode, Record, Session};
+use crate::perf::record::{CpuMode, Record, Session, context};
 use crate::symbols::LookupAddress;
 
 /// Addresses counted before their functions are looked up.
@@ -19,6 +19,18 @@ pub struct Tally {
     functions: BTreeMap<Function, Weight>,
     /// Samples of each event.
     events: Vec<Weight>,
+    /// Events whose user callchains are to be deferred.
+    defer: Vec<bool>,
+    user: UserParts,
+}
+
+/// How samples that were to have deferred user callchains got them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserParts {
+    /// A cookie stands for it.
+    pub deferred: u64,
+    /// The stack was walked at the sample, as the request for a deferred walk was refused.
+    pub at_once: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,6 +88,8 @@ impl Tally {
             pending: HashMap::new(),
             functions: BTreeMap::new(),
             events: vec![Weight::default(); session.events.len()],
+            defer: session.events.iter().map(|e| e.defer).collect(),
+            user: UserParts::default(),
         }
     }
 
@@ -89,6 +103,11 @@ impl Tally {
         let one = Weight { samples: 1, events: s.period };
         if let Some(event) = self.events.get_mut(s.event) {
             event.add(one);
+        }
+        if self.defer.get(s.event) == Some(&true) {
+            let has = |marker| u64::from(s.callchain.contains(&marker));
+            self.user.deferred += has(context::USER_DEFERRED);
+            self.user.at_once += has(context::USER);
         }
         let kernel = s.mode == CpuMode::Kernel;
         let place = Place { event: s.event, pid: s.pid, kernel, ip: s.ip };
@@ -112,6 +131,11 @@ impl Tally {
             };
             self.functions.entry(function).or_default().add(weight);
         }
+    }
+
+    /// What became of the user callchains that were to be deferred.
+    pub const fn user_parts(&self) -> UserParts {
+        self.user
     }
 
     /// Samples of event `event`.
@@ -172,6 +196,23 @@ mod tests {
         assert_eq!(t.total(0), Weight { samples: 2, events: 4000 });
         assert_eq!(t.total(7), Weight::default());
         assert_eq!(t.top(1, 0), (vec![], 1));
+    }
+
+    #[test]
+    fn refused_requests_are_counted() {
+        let deferring = |defer| {
+            let mut event = event(EventKind::Cycles, "cycles");
+            event.defer = defer;
+            let mut t = Tally::new(&session(Arch::X86_64, vec![event]), Images::new(|_| None));
+            for marker in [context::USER, context::USER, context::USER_DEFERRED] {
+                let mut s = sample(0, 2);
+                s.callchain = vec![context::KERNEL, 1, marker, 2];
+                t.record(&Record::Sample(s));
+            }
+            t.user_parts()
+        };
+        assert_eq!(deferring(true), UserParts { deferred: 1, at_once: 2 });
+        assert_eq!(deferring(false), UserParts::default());
     }
 
     fn t_symbol() -> u64 {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -62,10 +62,14 @@ impl TimelineOptions {
         }
     }
 
+    /// The file that it goes to, if it does.
+    pub fn file(&self) -> Option<&Path> {
+        self.timeline_output.as_deref().filter(|f| !is_stdout(f.as_os_str()))
+    }
+
     /// Whether it goes to standard output.
     pub fn takes_stdout(&self) -> bool {
-        let file = self.timeline_output.as_ref().filter(|f| !is_stdout(f.as_os_str()));
-        self.timeline.is_some() && file.is_none()
+        self.timeline.is_some() && self.file().is_none()
     }
 
     /// Begins the timeline that was asked for.

@@ -36,6 +36,18 @@ pub fn positive(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A number between two others.
+pub fn from_to<T: TryFrom<u64>>(
+    low: u64,
+    high: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
+    move |text| {
+        let number = text.parse().ok().filter(|n| (low..=high).contains(n));
+        let number = number.and_then(|n| T::try_from(n).ok());
+        number.ok_or_else(|| format!("use a number from {low} to {high}"))
+    }
+}
+
 /// A sampling period.
 ///
 /// # Errors

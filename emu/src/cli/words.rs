@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser};
@@ -58,7 +59,8 @@ pub fn of_matches(matches: &ArgMatches) -> Vec<Word> {
     command.get_arguments().flat_map(|arg| words_of(arg, matches)).collect()
 }
 
-/// The options of a recording, changed as `matches`, the command line of a replay, says.
+/// The options of a recording, changed as `matches`, the command line of a replay, says. Names of
+/// files are those of the replay alone: a recording may come from anywhere.
 ///
 /// # Errors
 ///
@@ -106,9 +108,13 @@ pub fn merged(
         words.extend(given);
     }
     words.extend(kept.into_iter().map(|(_, word)| word.clone()));
+    let given = matches.value_source("sessions") == Some(ValueSource::CommandLine);
     let words = words.iter().map(typed);
     let matches = command.try_get_matches_from_mut(words).map_err(wrong)?;
-    let kept = Kept::from_arg_matches(&matches).map_err(wrong)?;
+    let mut kept = Kept::from_arg_matches(&matches).map_err(wrong)?;
+    if !given {
+        kept.sampling.sessions.iter_mut().for_each(|s| Arc::make_mut(s).output = None);
+    }
     Ok((kept, overrides))
 }
 
@@ -237,6 +243,18 @@ mod tests {
         let (kept, overrides) = replayed(&words, &["--truth", "--strace", "-c", "5"]).unwrap();
         assert!(kept.sampling.truth && kept.machine.strace);
         assert_eq!(overrides, [""; 0]);
+    }
+
+    /// A recorded session's profile goes where the replay says, not where the recording does.
+    #[test]
+    fn recorded_files_are_not_written() {
+        let words = recorded(&["--session", "-a -o somewhere/x -c 9"]);
+        let (kept, overrides) = replayed(&words, &[]).unwrap();
+        let session = &kept.sampling.sessions[0];
+        assert_eq!((&session.output, session.sampling.count), (&None, Some(9)));
+        assert_eq!(overrides, [""; 0]);
+        let (kept, _) = replayed(&words, &["--session", "-o here"]).unwrap();
+        assert_eq!(kept.sampling.sessions[0].output, Some("here".into()));
     }
 
     #[test]

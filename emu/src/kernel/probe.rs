@@ -25,7 +25,8 @@ use crate::perf::record::{Event, EventKind, Raw};
 pub enum ProbeError {
     /// No such symbol in the program.
     #[error(
-        "{0:?}: the program has no function of this name; use uprobe:0xADDRESS for another place"
+        "{0:?}: the program has no function of this name; for another place write 0xADDRESS behind \
+         the colon"
     )]
     NoSymbol(String),
     /// No code there.

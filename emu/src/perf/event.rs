@@ -38,6 +38,9 @@ const NAMES: &[(&str, EventKind)] = &[
 /// Before the name of a system call.
 const ENTER: &str = "syscalls:sys_enter_";
 const EXIT: &str = "syscalls:sys_exit_";
+/// Events that a session can have: each needs a descriptor, of which a process may have 1,024
+/// (`RLIMIT_NOFILE`).
+pub const MOST: usize = 1024;
 /// Before the words of a breakpoint.
 pub const MEM: &str = "mem:";
 
@@ -61,6 +64,27 @@ pub enum EventError {
         /// The letter.
         modifier: char,
     },
+    /// A colon with no modifier behind it.
+    #[error("event {name:?}: nothing is behind the colon; use :u (user only) or :k (kernel only)")]
+    NoModifier {
+        /// As typed.
+        name: String,
+    },
+    /// A probe without a place.
+    #[error(
+        "event {name:?}: where? A probe is kprobe:FUNCTION, or uprobe: or uretprobe: with SYMBOL or \
+         0xADDRESS"
+    )]
+    NoPlace {
+        /// As typed.
+        name: String,
+    },
+    /// More than [`MOST`].
+    #[error("{count} events; perf could open {MOST} at most (EMFILE)")]
+    TooMany {
+        /// How many there are.
+        count: usize,
+    },
     /// A tracepoint of a system call that the architecture does not have.
     #[error("event {name:?}: {arch} has no system call {call}; see --arch")]
     NotOnArch {
@@ -80,7 +104,7 @@ pub enum EventError {
         arch: Arch,
     },
     /// No words of a breakpoint.
-    #[error("event {name:?}: a breakpoint is mem:ADDRESS[/LENGTH][:r|w|rw|x]")]
+    #[error("event {name:?}: a breakpoint is mem:ADDRESS[/LENGTH][:r|w|rw|x][:u|k]")]
     Breakpoint {
         /// As typed.
         name: String,
@@ -269,27 +293,32 @@ pub fn check(events: &[Event], arch: Arch) -> Result<(), EventError> {
     Ok(())
 }
 
+/// What a word selects, and its modifiers: `u` and `k`.
+fn select(word: &str) -> Result<(EventKind, bool, bool), EventError> {
+    let name = || word.to_owned();
+    let unknown = || match word {
+        "" => EventError::Empty,
+        "kprobe:" | "uprobe:" | "uretprobe:" => EventError::NoPlace { name: name() },
+        _ if word.starts_with(MEM) => EventError::Breakpoint { name: name() },
+        _ => EventError::Unknown { name: name() },
+    };
+    if let Some(kind) = find(word) {
+        return Ok((kind, false, false));
+    }
+    let (base, modifiers) = word.rsplit_once(':').ok_or_else(unknown)?;
+    let kind = find(base).ok_or_else(unknown)?;
+    if modifiers.is_empty() {
+        return Err(EventError::NoModifier { name: name() });
+    }
+    match modifiers.chars().find(|c| !['u', 'k'].contains(c)) {
+        Some(_) if word.starts_with(MEM) => Err(EventError::Breakpoint { name: name() }),
+        Some(modifier) => Err(EventError::Modifier { name: name(), modifier }),
+        None => Ok((kind, modifiers.contains('u'), modifiers.contains('k'))),
+    }
+}
+
 fn parse_one(name: &str, defaults: Defaults) -> Result<Event, EventError> {
-    if name.is_empty() {
-        return Err(EventError::Empty);
-    }
-    let unknown = || match name.starts_with(MEM) {
-        true => EventError::Breakpoint { name: name.to_owned() },
-        false => EventError::Unknown { name: name.to_owned() },
-    };
-    let (kind, modifiers) = match (find(name), name.rsplit_once(':')) {
-        (Some(kind), _) => (kind, ""),
-        (None, Some((base, modifiers))) => (find(base).ok_or_else(unknown)?, modifiers),
-        (None, None) => return Err(unknown()),
-    };
-    let (mut user, mut kernel) = (false, false);
-    for modifier in modifiers.chars() {
-        match modifier {
-            'u' => user = true,
-            'k' => kernel = true,
-            _ => return Err(EventError::Modifier { name: name.to_owned(), modifier }),
-        }
-    }
+    let (kind, user, kernel) = select(name)?;
     // The tool unwinds the copy, so that the kernel is not to walk the stack.
     let is_dump = matches!(defaults.user_stack, UserStack::Dump(_));
     // No modifier means both.
@@ -354,6 +383,16 @@ mod tests {
     #[test]
     fn errors_name_the_word() {
         assert_eq!(parse("cycles,", DEFAULTS), Err(EventError::Empty));
+        for (word, told) in [
+            ("cycles:", "nothing is behind the colon"),
+            ("kprobe:", "where?"),
+            ("uretprobe:", "where?"),
+            ("mem:401000:q", "a breakpoint is mem:"),
+            ("mem:", "a breakpoint is mem:"),
+        ] {
+            let error = parse(word, DEFAULTS).map_err(|e| e.to_string());
+            assert!(error.is_err_and(|e| e.contains(told)), "{word}");
+        }
         let error = parse("cycels", DEFAULTS).unwrap_err().to_string();
         assert_eq!(error, "unknown event \"cycels\"; nearest: cycles");
         let error = parse("L1-dcache-loads", DEFAULTS).unwrap_err().to_string();
