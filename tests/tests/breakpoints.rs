@@ -189,9 +189,9 @@ fn what_the_processor_has_not_is_refused() {
         (Arch::Aarch64, "mem:0x413070/9:w", "has to be 1 to 8"),
         (Arch::X86_64, "mem:0xffffffff81000000:w", "kernel memory"),
         (Arch::X86_64, "mem:no_such_function:x", "no function of this name"),
-        (Arch::X86_64, "mem:0x413070:rq", "unknown modifier"),
+        (Arch::X86_64, "mem:0x413070:rq", "a breakpoint is mem:ADDRESS"),
         (Arch::Aarch64, "mem:", "a breakpoint is mem:ADDRESS"),
-        (Arch::X86_64, "mem:0x413070:wx", "unknown modifier"),
+        (Arch::X86_64, "mem:0x413070:wx", "a breakpoint is mem:ADDRESS"),
         (Arch::X86_64, &five, "\"mem:0x5000\": the processor has no breakpoint left"),
         (Arch::Aarch64, &five, "ENOSPC"),
     ] {

@@ -294,8 +294,8 @@ fn places_that_are_none_are_refused() {
         ("kprobe:no_such_function", "no modelled kernel function"),
         ("kprobe:entry_SYSCALL_64_after_hwframe", "entry code may not be probed, nor its tracing"),
         ("kprobe:trace_hardirqs_off", "entry code may not be probed, nor its tracing"),
-        ("uprobe:", "unknown event"),
-        ("uretprobe:", "unknown event"),
+        ("uprobe:", "where?"),
+        ("uretprobe:", "where?"),
         ("uretprobe:no_such_function", "no function of this name"),
     ] {
         let finished = finish(&mut emu(&["run", "-e", probe, "hello"]));

@@ -20,8 +20,8 @@ use crate::cli::session::{SessionOptions, session};
 use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
 use crate::cli::values::{
-    address, call_graph, frequency, from_to, mmap_pages, period, pmu_irq, positive, seed, sysctl,
-    variable, vdso,
+    Variable, address, call_graph, frequency, from_to, mmap_pages, period, pmu_irq, positive, seed,
+    sysctl, variable, vdso,
 };
 use crate::export::Format;
 use crate::kernel::state::PmuIrq;
@@ -308,8 +308,9 @@ pub struct SamplingOptions {
     /// --sysctl too
     #[arg(long, value_name = "N", value_parser = from_to::<u16>(1, 1024))]
     pub max_stack: Option<u16>,
-    /// How a counter interrupts: nmi (anywhere) or irq (not where interrupts are off)
-    #[arg(long, value_name = "nmi|irq", default_value = "nmi", value_parser = pmu_irq)]
+    /// How a counter interrupts: nmi (anywhere), nmi,latch (counters count again before it returns,
+    /// so that another may be latched; x86_64) or irq (not where interrupts are off)
+    #[arg(long, value_name = "nmi|nmi,latch|irq", default_value = "nmi", value_parser = pmu_irq)]
     pub pmu_irq: PmuIrq,
     /// Read the records slowly: N bytes a millisecond of virtual time (suffixes k, M, G). What
     /// finds no room in its CPU's ring is lost, and said to be [default: as fast as they come]
@@ -481,27 +482,6 @@ pub enum CallGraph {
     DeferredSframe,
     /// The user part by frame pointer on the way back to user mode.
     Deferred,
-}
-
-/// An environment variable, name first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variable {
-    /// Not empty, without `=`.
-    pub name: Vec<u8>,
-    /// Any bytes.
-    pub value: Vec<u8>,
-}
-
-impl Variable {
-    /// A variable of text.
-    pub fn new(name: &str, value: &str) -> Variable {
-        Variable { name: name.into(), value: value.into() }
-    }
-
-    /// `NAME=value`
-    pub fn entry(&self) -> Vec<u8> {
-        [&self.name[..], b"=", &self.value].concat()
-    }
 }
 
 impl SamplingOptions {

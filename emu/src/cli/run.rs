@@ -32,6 +32,7 @@ use crate::export::merging::Merging;
 use crate::export::{ExportError, Format, Images, Output, Sink, kallsyms};
 use crate::grade::{TruthFile, Watch};
 use crate::kernel::run::{self, RunError};
+use crate::kernel::state::PmuIrq;
 use crate::kernel::task::Ending;
 use crate::kernel::unwind::Unwind;
 use crate::kernel::{Kernel, State};
@@ -194,6 +195,11 @@ pub fn prepare(
     let scope = scope.map_err(|e| Failure::new(status::FAILURE, e))?;
     let mut state =
         machine::start(world, &options.machine, sampling.pmu_irq, events, scope, cmdline)?;
+    if (sampling.pmu_irq, state.arch) == (PmuIrq::NmiLatched, Arch::Aarch64) {
+        let message = "--pmu-irq nmi,latch: an NMI of x86_64 is latched; use nmi, whose pseudo-NMI \
+                       of aarch64 waits in the interrupt controller";
+        return Err(Failure::new(status::FAILURE, message));
+    }
     event::check(&state.perf.main.session.events, state.arch)
         .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
     session::add(&mut state, options)?;

@@ -171,7 +171,7 @@ impl Summary {
         }
         let of = grouped(deferred + at_once);
         let why = match self.can_defer {
-            true => "the design refused to defer them".to_owned(),
+            true => "the design refused (cookie always does in an NMI; see --pmu-irq)".to_owned(),
             false => format!(
                 "Linux 7.3 has no deferred unwinder on {}; see sframe,defer",
                 self.arch.name()

@@ -3,10 +3,31 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use crate::cli::options::{CallGraph, Sysctl, Variable};
+use crate::cli::options::{CallGraph, Sysctl};
 use crate::kernel::state::PmuIrq;
 use crate::loader::vdso::Vdso;
 use crate::perf::pmu::MAX_SAMPLE_RATE;
+
+/// An environment variable, name first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Not empty, without `=`.
+    pub name: Vec<u8>,
+    /// Any bytes.
+    pub value: Vec<u8>,
+}
+
+impl Variable {
+    /// A variable of text.
+    pub fn new(name: &str, value: &str) -> Variable {
+        Variable { name: name.into(), value: value.into() }
+    }
+
+    /// `NAME=value`
+    pub fn entry(&self) -> Vec<u8> {
+        [&self.name[..], b"=", &self.value].concat()
+    }
+}
 
 /// A number with an optional suffix for thousands, millions, thousand millions.
 pub(super) fn number(text: &str) -> Result<u64, String> {
@@ -181,8 +202,9 @@ pub fn mmap_pages(text: &str) -> Result<u32, String> {
 pub fn pmu_irq(text: &str) -> Result<PmuIrq, String> {
     match text {
         "nmi" => Ok(PmuIrq::Nmi),
+        "nmi,latch" => Ok(PmuIrq::NmiLatched),
         "irq" => Ok(PmuIrq::Irq),
-        _ => Err("use nmi or irq".to_owned()),
+        _ => Err("use nmi, nmi,latch or irq".to_owned()),
     }
 }
 

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use arch::Arch;
 use guests::{Catalogue, Guest};
 
-use crate::cli::options::{Variable, WorldOptions};
+use crate::cli::options::WorldOptions;
 use crate::cli::output::{Failure, status};
+use crate::cli::values::Variable;
 use crate::export::Images;
 use crate::kernel::State;
 use crate::kernel::exec::Program;

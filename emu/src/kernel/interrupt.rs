@@ -2,9 +2,10 @@
 //!
 //! An interrupt from kernel mode pushes a frame record whose "return address" is the
 //! interrupted address, so that a walk through it goes on in the interrupted frames. The
-//! NMI has its own stack. Counters stand still while an overflow is handled: samples do not count
-//! themselves. The handler starts them again before it ends (`intel_pmu_handle_irq`), so that the
-//! way out of the interrupt is counted, and may overflow.
+//! NMI has its own stack. Counters stand still while an overflow is handled, and until an NMI of
+//! x86_64, or one that hit kernel code, has returned: samples do not count themselves. With
+//! [`PmuIrq::NmiLatched`] they count again behind the handler, which has started them
+//! (`intel_pmu_handle_irq`), and may overflow on the way out:
 //!
 //! ```text
 //! NMI (E-11)   Idle ─delivered─► Executing ─overflow─► Latched
@@ -56,7 +57,7 @@ pub fn due(state: &mut State) -> Option<Pending> {
     }
     let masked = !cpu.irqs_on || cpu.level() >= 2;
     let pmu_masked = match state.config.pmu_irq {
-        PmuIrq::Nmi => cpu.level() == 3,
+        PmuIrq::Nmi | PmuIrq::NmiLatched => cpu.level() == 3,
         PmuIrq::Irq => masked,
     };
     if !pmu_masked && state.overflowed(false).is_some() {
@@ -96,7 +97,7 @@ pub fn pmu_in_kernel(k: Kernel) -> Path<'static, ()> {
         let (inner, handler) = path.functions[1..].split_at(path.bookkeeping - 1);
         k.enter(inner).await;
         // An NMI of aarch64 is one by its handler, unless it hits code with interrupts off (E-15).
-        let nmi = k.constant(|s| s.config.pmu_irq == PmuIrq::Nmi);
+        let nmi = k.constant(|s| s.config.pmu_irq.is_nmi());
         let brackets = !nmi || k.arch() == Arch::Aarch64 && saved.irqs_on;
         pmu_handler(&k, at, handler, brackets).await;
         k.leave(inner).await;
@@ -115,13 +116,13 @@ pub fn pmu_in_kernel(k: Kernel) -> Path<'static, ()> {
 pub async fn pmu_in_user(k: &Kernel) {
     let path = &paths::of(k.arch()).pmu;
     let processor = |s: &mut State| {
-        let nmi = s.config.pmu_irq == PmuIrq::Nmi;
+        let nmi = s.config.pmu_irq.is_nmi();
         s.cpu.counting = false;
         s.enter_kernel(path.functions[0].into(), nmi);
     };
     let regs = entry::begin_with(k, path, processor, entry::save_regs).await;
     let at = Interrupted::User(regs);
-    let nmi = k.constant(|s| s.config.pmu_irq == PmuIrq::Nmi);
+    let nmi = k.constant(|s| s.config.pmu_irq.is_nmi());
     let brackets = !nmi || k.arch() == Arch::Aarch64;
     pmu_handler(k, at, &path.functions[path.bookkeeping..], brackets).await;
     if !brackets {
@@ -144,7 +145,7 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named], brackets:
     }
     let units = k
         .step(Point::NmiEnter, |s| {
-            let nmi = if s.config.pmu_irq == PmuIrq::Nmi { NMI } else { 0 };
+            let nmi = if s.config.pmu_irq.is_nmi() { NMI } else { 0 };
             s.cpu.preempt_count += nmi + HARDIRQ - counted;
             nmi + HARDIRQ
         })
@@ -169,8 +170,9 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named], brackets:
         // A real NMI masks others until it returns, and so does a pseudo-NMI of code with interrupts
         // off; else the priority mask lets them in again (`__gic_handle_irq_from_irqson`).
         s.cpu.nmi_masked &= !brackets;
-        // The handler has started the counters again before it ends.
-        s.cpu.counting = true;
+        // The handler has started the counters again before it ends. What is behind it on the way
+        // to user mode is counted where it is not the NMI's own: signals, task work.
+        s.cpu.counting |= in_user && !s.cpu.nmi_masked || s.config.pmu_irq == PmuIrq::NmiLatched;
     })
     .await;
     if counted != 0 {
@@ -394,7 +396,7 @@ const INTERRUPT_FRAME: u64 = 8 * 21;
 
 /// A PMU overflow is delivered. An NMI has its own stack.
 fn deliver_pmu(state: &mut State, path: &NestedPath) -> Saved {
-    let saved = deliver(state, path, state.config.pmu_irq == PmuIrq::Nmi);
+    let saved = deliver(state, path, state.config.pmu_irq.is_nmi());
     state.cpu.counting = false;
     saved
 }

@@ -121,8 +121,18 @@ impl UserCpu for Engine {
 pub enum PmuIrq {
     /// As an NMI (x86_64) or pseudo-NMI (aarch64): anywhere.
     Nmi,
+    /// As an NMI of x86_64 behind whose handler the counters count again, before it returns: one
+    /// that overflows there is latched (E-11).
+    NmiLatched,
     /// As an ordinary interrupt: where interrupts are on.
     Irq,
+}
+
+impl PmuIrq {
+    /// Whether it interrupts anywhere.
+    pub const fn is_nmi(self) -> bool {
+        matches!(self, PmuIrq::Nmi | PmuIrq::NmiLatched)
+    }
 }
 
 /// One unit in the hardirq field of the preempt count (Linux 7.3 layout: bits 24..27).

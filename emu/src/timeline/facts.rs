@@ -1,7 +1,6 @@
 //! The small state that steps change, as it was after the last one.
 
 use crate::kernel::State;
-use crate::kernel::state::Cpu;
 use crate::kernel::task::{Task, WorkBits};
 use crate::kernel::task_work::TaskWorks;
 use crate::numbers::grouped;
@@ -16,14 +15,19 @@ pub struct CpuFacts {
     pub level: u8,
     /// The self-interrupt of irq_work is on its way.
     pub irq_work: bool,
+    /// Behind the handler of an NMI a counter has overflowed (E-11).
+    pub latched: bool,
     /// The count of the last cookie.
     pub count: u32,
 }
 
 impl CpuFacts {
     /// As it is now.
-    pub const fn of(cpu: &Cpu) -> CpuFacts {
+    pub fn of(state: &State) -> CpuFacts {
+        let cpu = &state.cpu;
+        let latches = cpu.nmi_masked && cpu.counting;
         CpuFacts {
+            latched: latches && state.overflowed(false).is_some(),
             irqs_on: cpu.irqs_on,
             level: cpu.level(),
             irq_work: cpu.irq_work.is_raised(),
@@ -42,6 +46,9 @@ impl CpuFacts {
         }
         if !self.irq_work && now.irq_work {
             all.push("irq_work raised".to_owned());
+        }
+        if !self.latched && now.latched {
+            all.push("another NMI is latched".to_owned());
         }
         if self.count != now.count {
             all.push(format!("count of the CPU {}", now.count));
@@ -141,7 +148,7 @@ impl Facts {
     /// As it is now.
     pub fn of(state: &State) -> Facts {
         Facts {
-            cpu: CpuFacts::of(&state.cpu),
+            cpu: CpuFacts::of(state),
             task: TaskFacts::of(&state.task),
             records: state.perf.written(),
             calls: state.unwind.calls.len(),
@@ -201,7 +208,7 @@ mod tests {
 
     #[test]
     fn only_what_changed_is_told() {
-        let cpu = CpuFacts { irqs_on: true, level: 0, irq_work: false, count: 0 };
+        let cpu = CpuFacts { irqs_on: true, level: 0, irq_work: false, latched: false, count: 0 };
         let task = TaskFacts {
             mask: 0,
             id: 0,
@@ -213,7 +220,7 @@ mod tests {
         let old = Facts { cpu, task, records: Written::default(), calls: 0 };
         assert_eq!(old.changes(&old), Vec::<String>::new());
         let new = Facts {
-            cpu: CpuFacts { irqs_on: false, level: 3, irq_work: true, count: 3 },
+            cpu: CpuFacts { irqs_on: false, level: 3, irq_work: true, latched: true, count: 3 },
             task: TaskFacts {
                 mask: 0b101,
                 id: 3 << 32 | 1,
@@ -235,6 +242,7 @@ mod tests {
             "interrupts off",
             "context NMI",
             "irq_work raised",
+            "another NMI is latched",
             "count of the CPU 3",
         ];
         assert_eq!(old.changes(&new), told);
