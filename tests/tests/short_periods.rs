@@ -5,6 +5,7 @@
 
 use arch::Arch;
 use emu::kernel::state::PmuIrq;
+use emu::kernel::task::Ending;
 use emu::perf::record::{Record, context};
 use tests::harness::{Harness, Outcome};
 
@@ -54,6 +55,21 @@ fn requests_without_end_are_throttled() {
         let outcome = harness.events("cycles", 301).deferred(design).run();
         assert!(outcome.samples().count() > 0 && outcome.stats.instructions > 0, "{design}");
         assert_eq!(throttled(&outcome) > 0, design != "mask", "{design}");
+    }
+}
+
+/// Interrupts are switched off in each pass of the exit loop, where the stack is asked for again: a
+/// livelock in the designs that queue it again, which no limit of Linux's holds. The run ends.
+#[test]
+fn a_livelock_ends_the_run() {
+    for arch in Arch::ALL {
+        for design in ["mask", "cookie", "timestamp", "per-work"] {
+            let harness = Harness::new(arch, "hello").events("preemptirq:irq_disable", 1);
+            let outcome = harness.sframe().deferred(design).run();
+            let ends = if design == "mask" { Ending::Exited(0) } else { Ending::Livelock };
+            assert_eq!(outcome.ending, ends, "{arch}, {design}");
+            assert!(outcome.samples().count() > 0, "{arch}, {design}");
+        }
     }
 }
 

@@ -174,7 +174,7 @@ pub fn exit_status(ending: Ending, stop: &Stop) -> u8 {
         Ending::Limit => status::LIMIT,
         Ending::Interrupted => stop.status(),
         Ending::Strict => status::FAILURE,
-        Ending::Deadlock => status::LIMIT,
+        Ending::Deadlock | Ending::Livelock => status::LIMIT,
     }
 }
 

@@ -83,6 +83,7 @@ fn end_words(end: End) -> String {
         End::Limit => Ending::Limit,
         End::Strict => Ending::Strict,
         End::Deadlock => Ending::Deadlock,
+        End::Livelock => Ending::Livelock,
     })
 }
 

@@ -202,11 +202,12 @@ pub fn prepare(
     }
     event::check(&state.perf.main.session.events, state.arch)
         .map_err(|e| Failure::new(status::FAILURE, format!("-e: {e}")))?;
-    session::add(&mut state, options)?;
-    probes::place(&mut state, world)?;
+    // Before anything says how stacks are walked.
     if let Some(design) = deferred::by_name(&sampling.deferred) {
         state.unwind = Unwind::new(design);
     }
+    session::add(&mut state, options)?;
+    probes::place(&mut state, world)?;
     if let Some(rate) = sampling.reader_rate {
         state.perf.main.read_slowly(Settings { rate, pages: sampling.mmap_pages });
     }
@@ -451,6 +452,11 @@ fn report(
         Ok(Ending::Limit) => complain(&format!(
             "{}: stopped after {} instructions; --max-instructions allows no more",
             world.name, state.stats.instructions
+        )),
+        Ok(Ending::Livelock) => complain(&format!(
+            "{}: stopped: its kernel does not get back to user mode any more, as each way out is \
+             asked for one more; sample less often, or with another --deferred",
+            world.name
         )),
         Ok(Ending::Deadlock) => complain(&format!(
             "{}: stopped: all its threads wait for something that cannot come",

@@ -274,6 +274,9 @@ pub fn ending_words(ending: Ending) -> String {
         Ending::Limit => "was stopped by --max-instructions".to_owned(),
         Ending::Interrupted => "was interrupted".to_owned(),
         Ending::Strict => "was stopped by --strict".to_owned(),
+        Ending::Livelock => {
+            "was stopped: its kernel does not get back to user mode any more".to_owned()
+        }
         Ending::Deadlock => {
             "was stopped: all its threads wait for something that cannot come".to_owned()
         }

@@ -172,6 +172,7 @@ pub fn exec_on(
             ..Others::default()
         },
         horizon: u64::MAX,
+        gives_way: false,
         engine_task: FIRST,
         engine_mm: MmId(1),
         first: PID,

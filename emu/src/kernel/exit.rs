@@ -82,7 +82,7 @@ async fn pass(k: &Kernel, work: WorkBits) -> Task {
     k.irqs_go_on(Named::HardirqsOn).await;
     let turn_on = |s: &mut State| {
         s.cpu.irqs_on = true;
-        s.cpu.tick.held_up();
+        s.held_up();
     };
     k.step(Point::ExitX2, turn_on).await;
     if work.need_resched {

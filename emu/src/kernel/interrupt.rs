@@ -407,7 +407,9 @@ pub fn deliver(state: &mut State, path: &NestedPath, nmi: bool) -> Saved {
     let masked = nmi || state.arch == Arch::Aarch64;
     let irqs_on = std::mem::replace(&mut state.cpu.irqs_on, false);
     let nmi_masked = std::mem::replace(&mut state.cpu.nmi_masked, masked);
-    let sp = if nmi { state.cpu.nmi_stack.top() } else { context.sp };
+    // One that hits the way out of another, on the stack of those, goes on below it.
+    let elsewhere = nmi && !state.cpu.nmi_stack.holds(context.sp);
+    let sp = if elsewhere { state.cpu.nmi_stack.top() } else { context.sp };
     let function = Function::from(path.functions[0]);
     let mut inner = KernelContext {
         ip: function.step_address(state.arch, Point::IrqDeliver),

@@ -332,6 +332,8 @@ pub struct State {
     pub others: Others,
     /// When the first of the other CPUs has something to do: the present one may not be ahead.
     pub horizon: Time,
+    /// The path that runs gives way at its next step, so that the run can be looked at.
+    pub gives_way: bool,
     /// The task whose user registers the engine holds.
     pub engine_task: TaskId,
     /// The address space whose translations it has.

@@ -55,7 +55,7 @@ impl Kernel {
     /// path knows of the state. Interrupts that are due arrive before this returns.
     pub async fn step<T: Hash>(&self, point: Point, f: impl FnOnce(&mut State) -> T) -> T {
         // A CPU that is ahead lets the others catch up.
-        while self.is_ahead() {
+        while self.gives_way() {
             scheduler::pause().await;
         }
         let result = self.last_step(point, f);
@@ -83,10 +83,10 @@ impl Kernel {
         }
     }
 
-    /// Whether another CPU has something to do before this one.
-    fn is_ahead(&self) -> bool {
-        let state = self.state.borrow();
-        state.cpu.clock > state.horizon
+    /// Whether another CPU has something to do before this one, or the run is to be looked at.
+    fn gives_way(&self) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        std::mem::take(&mut state.gives_way) || state.cpu.clock > state.horizon
     }
 
     /// The last step of an interrupt of kernel code: what is due then arrives in the step

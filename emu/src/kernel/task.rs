@@ -97,6 +97,8 @@ pub enum Ending {
     Strict,
     /// Every task waits, and nothing can come.
     Deadlock,
+    /// The kernel does not get back to user mode.
+    Livelock,
 }
 
 impl Ending {
@@ -105,9 +107,7 @@ impl Ending {
         match self {
             Ending::Signalled(signal) => (code::CLD_KILLED, signal as i32),
             Ending::Exited(status) => (code::CLD_EXITED, status as i32),
-            Ending::Limit | Ending::Interrupted | Ending::Strict | Ending::Deadlock => {
-                (code::CLD_EXITED, 0)
-            }
+            _ => (code::CLD_EXITED, 0),
         }
     }
 
@@ -116,7 +116,7 @@ impl Ending {
         match self {
             Ending::Signalled(signal) => signal as u32,
             Ending::Exited(status) => (status as u32) << 8,
-            Ending::Limit | Ending::Interrupted | Ending::Strict | Ending::Deadlock => 0,
+            _ => 0,
         }
     }
 }

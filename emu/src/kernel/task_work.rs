@@ -127,7 +127,7 @@ pub async fn run(k: &Kernel) {
         let items = k
             .step(Point::TaskWorkTake, |s| {
                 let exiting = s.task.exiting;
-                s.cpu.tick.held_up();
+                s.held_up();
                 s.task.works.take(exiting)
             })
             .await;

@@ -16,6 +16,7 @@
 //! is given.
 
 use crate::kernel::State;
+use crate::kernel::task::Ending;
 use crate::kernel::timers::{Timer, TimerId};
 use crate::perf::context::{Instance, Output, SessionEvent, Slot};
 use crate::perf::pmu::{HZ, MAX_SAMPLE_RATE, TICK};
@@ -27,6 +28,12 @@ const TICKS: u64 = HZ / TICK;
 /// Interrupts of a CPU, passes of the exit loop and lists of task work between two user instructions
 /// after which its events are throttled: the samples that Linux allows in a tick.
 const MOST_STALLED: u64 = MAX_SAMPLE_RATE.div_ceil(TICKS);
+
+/// What may hold user code up before the run is given up: no throttle stops it.
+const MOST_HELD_UP: u64 = 100 * LOOKED_AT;
+
+/// After so many of them the run is looked at: its records are written, Ctrl-C ends it.
+const LOOKED_AT: u64 = 200;
 
 /// The tick of a CPU, and what it is needed for.
 #[derive(Clone, Debug, Default)]
@@ -48,18 +55,12 @@ impl Stall {
     pub fn interrupted(&mut self, tick: &mut Ticking) {
         self.0 += 1;
         if self.0 >= MOST_STALLED {
-            tick.stalled = MOST_STALLED;
+            tick.stalled = tick.stalled.max(MOST_STALLED);
         }
     }
 }
 
 impl Ticking {
-    /// User code is interrupted, or its way out of the kernel takes one more pass of the exit loop
-    /// or one more list of task work.
-    pub const fn held_up(&mut self) {
-        self.stalled += 1;
-    }
-
     /// User code retired so many instructions.
     pub const fn went_on(&mut self, retired: u64) {
         if retired > 0 {
@@ -74,6 +75,18 @@ impl Ticking {
 }
 
 impl State {
+    /// User code is interrupted, or its way out of the kernel takes one more pass of the exit loop
+    /// or one more list of task work. Where this goes on for ever, as no throttle holds it, the run
+    /// ends.
+    pub fn held_up(&mut self) {
+        let stalled = &mut self.cpu.tick.stalled;
+        *stalled += 1;
+        self.gives_way |= *stalled % LOOKED_AT == 0;
+        if *stalled >= MOST_HELD_UP {
+            self.ending.get_or_insert(Ending::Livelock);
+        }
+    }
+
     /// The tick of the CPU that runs a task, if anything depends on it.
     pub fn start_tick(&mut self) {
         let config = &self.config;

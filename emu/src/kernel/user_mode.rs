@@ -146,7 +146,7 @@ fn user_budget(state: &State) -> Budget {
 /// Interrupts that arrive between two user instructions.
 async fn user_interrupts(k: &Kernel) {
     while let Some(pending) = k.with(|s| interrupt::due_in_user(s)) {
-        k.with(|s| s.cpu.tick.held_up());
+        k.with(State::held_up);
         match pending {
             Pending::Pmu | Pending::Overflow(_) => interrupt::pmu_in_user(k).await,
             Pending::IrqWork => interrupt::irq_work_in_user(k).await,

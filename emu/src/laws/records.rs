@@ -157,7 +157,7 @@ impl Monitor for OneRecord {
                 0 => {
                     &[Hazard::H1, Hazard::TornDown, Hazard::Shared, Hazard::Elsewhere, Hazard::Lost]
                 }
-                _ => &[Hazard::Again, Hazard::CoarseClock],
+                _ => &[Hazard::Again, Hazard::CoarseClock, Hazard::H15],
             };
             let (cookie, has) = (stack.cookie, format!("{records} records"));
             let seen = format!("cookie {cookie:#x} of the sample of event {event} has {has}");

@@ -103,7 +103,7 @@ pub struct Seen {
     records: Written,
     dropped: u64,
     /// User registers are in the slot: after N1.
-    saved: bool,
+    saved: u64,
     /// By thread id: walks that are not in the cache yet, and the same walked again, before anything
     /// could page the stack out.
     walked: BTreeMap<u32, Capture>,
@@ -113,8 +113,8 @@ impl Seen {
     /// What happened, and what is new with it.
     pub fn look<'a>(&mut self, state: &'a State, event: u64, what: What, began: Time) -> Now<'a> {
         match what {
-            What::Step(Point::EntryRaw) => self.saved = false,
-            What::Step(Point::EntryN1) => self.saved = true,
+            What::Step(Point::EntryRaw) => self.saved &= !(1 << state.cpu.id),
+            What::Step(Point::EntryN1) => self.saved |= 1 << state.cpu.id,
             _ => {}
         }
         let calls = &state.unwind.calls;
@@ -182,7 +182,9 @@ impl Seen {
             _ => false,
         };
         // Before N1 the slot has those of the entry before (E-2).
-        let regs = || if self.saved { state.user_regs() } else { state.hw_regs() };
+        let regs = || {
+            if self.saved >> state.cpu.id & 1 != 0 { state.user_regs() } else { state.hw_regs() }
+        };
         wanted.then(|| UserRegs::of(&regs()))
     }
 }

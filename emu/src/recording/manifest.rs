@@ -147,6 +147,8 @@ pub enum End {
     Strict,
     /// Every thread waited for something that could not come.
     Deadlock,
+    /// The kernel did not get back to user mode.
+    Livelock,
 }
 
 impl From<Ending> for End {
@@ -157,6 +159,7 @@ impl From<Ending> for End {
             Ending::Limit | Ending::Interrupted => End::Limit,
             Ending::Strict => End::Strict,
             Ending::Deadlock => End::Deadlock,
+            Ending::Livelock => End::Livelock,
         }
     }
 }

@@ -134,6 +134,16 @@ fn h15_nobody_knows_who_was_served() {
     served().steps(&[Point::ProcessP8Completed]).record(C1).is_explained(Hazard::H15);
     let complete = |s: &mut Script| s.task.cache = Some((1, 0b100));
     served().then(Point::ProcessP8Completed, complete).record(C1).is_broken();
+    // Perf, which is called again, writes a second record.
+    let named = |s: &mut Script| s.task.id = C1;
+    let waits =
+        || mask(36).asks(PERF, 0, C1).sample(&[USER_DEFERRED, C1]).then(Point::ProcessP6, named);
+    let twice = |completed: fn(&mut Script)| {
+        let once = waits().record(C1).then(Point::ProcessP8Completed, completed);
+        once.record(C1).also(|s| s.task.id = 0).leaves()
+    };
+    twice(|_| ()).is_explained(Hazard::H15);
+    twice(|s| s.task.cache = Some((1, 0b100))).is_broken();
 }
 
 #[test]
