@@ -43,6 +43,7 @@
 //!
 //! Not watched yet, because the model has not the part:
 //!
+//! * 19: that a work on the list has the bit that its tracer's mask has, in `mask` (X: H10, H17).
 //! * 26: slots that are taken over several steps: a chain is walked in one, so that a slot is seen
 //!   taken only by what the most ever was.
 //! * 45: the samples of a guest's own events, whose rings it reads itself; of these only that a

@@ -125,7 +125,29 @@ impl<const WORD: u64> Merge for Adding<WORD> {
     }
 }
 
-/// The cookie is left in the chain, or an address is added.
+/// A merger that loses all stacks.
+#[derive(Debug, Default)]
+struct Losing(Stream<Original>);
+
+impl Merge for Losing {
+    fn sample(&mut self, sample: Original, time: Time) {
+        Merge::sample(&mut self.0, sample, time);
+    }
+
+    fn stack(&mut self, tid: u32, time: Time, cookie: u64, _: Vec<u64>) {
+        self.0.stack(tid, time, cookie, Vec::new());
+    }
+
+    fn next(&mut self) -> Option<(Original, Option<Vec<u64>>)> {
+        Merge::next(&mut self.0)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The cookie is left in the chain, an address is added, or the stack is lost.
 #[test]
 fn law_47_wrong_mergers() {
     fn merge<M: Merge + 'static>() -> Script {
@@ -136,4 +158,5 @@ fn law_47_wrong_mergers() {
     merge::<Stream<Original>>().is_kept();
     merge::<Adding<C1>>().is_broken();
     merge::<Adding<2>>().is_broken();
+    merge::<Losing>().is_broken();
 }
