@@ -305,11 +305,18 @@ impl Instance {
     /// Its group is pinned and found no counters (`PERF_EVENT_STATE_ERROR`): it is off, and a `read`
     /// gives nothing until it is enabled again.
     pub fn fail(&mut self, now: Time) {
-        self.accrue(now);
-        (self.switch.on, self.switch.enabled) = (false, false);
+        self.follow_failed(now);
+        self.switch.on = false;
         if let Some(opened) = self.opened().filter(|_| self.switch.own) {
             opened.failed.set(true);
         }
+    }
+
+    /// The leader of its group has failed: it is on, but not enabled while its leader is not.
+    pub fn follow_failed(&mut self, now: Time) {
+        self.accrue(now);
+        self.switch.enabled = false;
+        self.set_active(false, now);
     }
 
     /// Whether this one is of the same group.
