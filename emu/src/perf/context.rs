@@ -206,9 +206,7 @@ impl Instance {
 
     /// A period of its own (`PERF_EVENT_IOC_PERIOD`), begun at once.
     pub fn set_period(&mut self, event: Rc<Event>, now: Time) {
-        let mut counter = Counter::new(&event);
-        (counter.total, counter.samples) = (self.counter.total, self.counter.samples);
-        counter.missed = self.counter.missed;
+        let counter = self.counter.with_rate(&event);
         self.left = counter.period;
         if self.deadline != Time::MAX {
             self.deadline = now.saturating_add(counter.period);
