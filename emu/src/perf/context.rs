@@ -206,9 +206,7 @@ impl Instance {
 
     /// A period of its own (`PERF_EVENT_IOC_PERIOD`), begun at once.
     pub fn set_period(&mut self, event: Rc<Event>, now: Time) {
-        let mut counter = Counter::new(&event);
-        (counter.total, counter.samples) = (self.counter.total, self.counter.samples);
-        counter.missed = self.counter.missed;
+        let counter = self.counter.with_rate(&event);
         self.left = counter.period;
         if self.deadline != Time::MAX {
             self.deadline = now.saturating_add(counter.period);
@@ -305,11 +303,18 @@ impl Instance {
     /// Its group is pinned and found no counters (`PERF_EVENT_STATE_ERROR`): it is off, and a `read`
     /// gives nothing until it is enabled again.
     pub fn fail(&mut self, now: Time) {
-        self.accrue(now);
-        (self.switch.on, self.switch.enabled) = (false, false);
+        self.follow_failed(now);
+        self.switch.on = false;
         if let Some(opened) = self.opened().filter(|_| self.switch.own) {
             opened.failed.set(true);
         }
+    }
+
+    /// The leader of its group has failed: it is on, but not enabled while its leader is not.
+    pub fn follow_failed(&mut self, now: Time) {
+        self.accrue(now);
+        self.switch.enabled = false;
+        self.set_active(false, now);
     }
 
     /// Whether this one is of the same group.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! order: CPU pinned, task pinned, CPU flexible, task flexible; a group gets all its counters or none
-//! pinned     does not fit: error state, until it is enabled again
+//! pinned     does not fit: error state, until it is enabled again, and so are all behind it
 //! flexible   from the one whose turn it is, round; one does not fit: all behind it wait
 //! exclusive  fits only where no other group counts, and no other fits beside it
 //! ```
@@ -69,20 +69,20 @@ impl Context {
             let first = self.rotation % groups.len();
             groups.rotate_left(first);
         }
-        let mut waits = false;
+        // `can_add_hw` of `merge_sched_in`: behind one that does not fit none is tried.
+        let mut full = false;
         for group in &groups {
-            let fits = !waits && free.give(group);
-            match class {
-                _ if fits => {}
-                Class::Flexible => waits = true,
-                Class::Pinned => self.fail(group, now),
+            let fits = !full && free.give(group);
+            full |= !fits;
+            if !fits && class == Class::Pinned {
+                self.fail(group, now);
             }
             self.schedule(group, fits, now);
         }
         for group in &others {
             self.schedule(group, true, now);
         }
-        waits
+        full && class == Class::Flexible
     }
 
     fn schedule(&mut self, group: &Group, scheduled: bool, now: Time) {
@@ -91,11 +91,12 @@ impl Context {
         }
     }
 
-    /// A pinned group is in the error state from now on.
+    /// A pinned group is in the error state from now on: its leader is, and its siblings count no
+    /// more, until the leader is enabled again.
     fn fail(&mut self, group: &Group, now: Time) {
-        if let Some(leader) = group.members.first() {
-            self.instances[*leader].fail(now);
-        }
+        let Some((&leader, siblings)) = group.members.split_first() else { return };
+        self.instances[leader].fail(now);
+        siblings.iter().for_each(|&sibling| self.instances[sibling].follow_failed(now));
     }
 
     /// The groups of a class whose leaders are enabled on this CPU, in the order in which they were

@@ -89,6 +89,17 @@ impl Counter {
         }
     }
 
+    /// This counter with the rate of `event`, at the beginning of a period
+    /// (`__perf_event_period`). With a frequency the period stays, and follows the new one from
+    /// there, unless it is a timer's, which is right at once.
+    pub fn with_rate(&self, event: &Event) -> Counter {
+        let new = Counter::new(event);
+        let adapts = new.frequency.is_some() && self.frequency.is_some() && !event.kind.is_clock();
+        let period = if adapts { self.period } else { new.period };
+        let (left, frequency) = (signed(period), new.frequency);
+        Counter { left, period, programmed: period, frequency, ..self.clone() }
+    }
+
     /// What `other`, which ends, has counted is added.
     pub fn add(&mut self, other: &Counter) {
         self.left = other.left;
@@ -256,6 +267,30 @@ mod tests {
         assert!(c.missed > 10_000, "{}", c.missed);
         // In 400 ms each; the first has to find the period.
         assert!(samples[0] < 350 && (380..420).contains(&samples[3]), "{samples:?}");
+    }
+
+    /// The next tick takes what was counted since the last one, not since the event was opened.
+    #[test]
+    fn another_frequency_goes_on_from_the_present_period() {
+        let mut c = Counter::new(&event(EventKind::Branches, Rate::Frequency(1000)));
+        for _ in 0..200 {
+            c.count(1000);
+            c.left = c.left.max(1);
+            c.tick();
+        }
+        // 1000 branches in 4 ms.
+        let before = c.clone();
+        assert!((240..260).contains(&before.period), "{}", before.period);
+        c.count(100);
+        let mut c = c.with_rate(&event(EventKind::Branches, Rate::Frequency(500)));
+        assert_eq!((c.period, c.left), (before.period, before.period as i64));
+        assert_eq!(c.total, before.total + 100);
+        c.count(900);
+        c.tick();
+        // An eighth of the way to 500.
+        assert!((270..290).contains(&c.period), "{}", c.period);
+        let c = c.with_rate(&event(EventKind::Branches, Rate::Period(70)));
+        assert_eq!((c.period, c.left, c.total), (70, 70, before.total + 1000));
     }
 
     #[test]

@@ -111,6 +111,37 @@ fn pinned_events_come_first_or_fail() {
 }
 
 #[test]
+fn a_pinned_group_fails_as_a_whole_and_all_behind_it() {
+    let mut lab = lab(2);
+    let first = open(&mut lab, asked(flag::PINNED));
+    ioctl(&mut lab, first, DISABLE, 0).unwrap();
+    let leader = open(&mut lab, asked(flag::PINNED));
+    let sibling = try_open(&mut lab, asked(0), [0, NONE, leader, 0]).unwrap();
+    tick(&mut lab);
+    assert_eq!(read(&mut lab, sibling), [1, 1, 1]);
+    ioctl(&mut lab, leader, DISABLE, 0).unwrap();
+    let last = open(&mut lab, asked(flag::PINNED));
+    ioctl(&mut lab, first, ENABLE, 0).unwrap();
+    tick(&mut lab);
+    assert_eq!(read(&mut lab, last), [1, 1, 1]);
+    // The group is between the two, with one counter left of the two that it needs.
+    ioctl(&mut lab, leader, ENABLE, 0).unwrap();
+    for _ in 0..2 {
+        tick(&mut lab);
+        assert_eq!(read(&mut lab, sibling), [1, 1, 1], "it does not count without its leader");
+        for fd in [leader, last] {
+            assert_eq!(lab.ok(Sysno::Read, [fd, BUFFER, 24]), 0, "the error state");
+        }
+    }
+    assert_eq!(read(&mut lab, first), [3, 3, 3]);
+    ioctl(&mut lab, first, DISABLE, 0).unwrap();
+    ioctl(&mut lab, leader, ENABLE, 0).unwrap();
+    tick(&mut lab);
+    assert_eq!(read(&mut lab, leader), [2, 2, 2]);
+    assert_eq!(read(&mut lab, sibling), [2, 2, 2]);
+}
+
+#[test]
 fn exclusive_groups_count_alone() {
     let mut lab = lab(4);
     let exclusive = open(&mut lab, asked(flag::EXCLUSIVE));
