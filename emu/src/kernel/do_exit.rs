@@ -19,7 +19,6 @@ use crate::kernel::vfs::FdTable;
 use crate::kernel::wait::{Wait, Woken};
 use crate::kernel::{Kernel, Point, State, scheduler, task_work};
 use crate::perf::record::Record;
-use crate::perf::session::Phase;
 
 /// The innermost function of the path is `do_exit`. The task does not come back.
 pub async fn do_exit(k: &Kernel) {
@@ -81,21 +80,22 @@ pub fn close_all_events(state: &mut State) {
         let (pid, ppid, tid) = (task.pid, task.ppid, task.tid);
         let (time, cpu) = (state.cpu.clock, state.cpu.id);
         let exit = Record::Exit { pid, ppid, tid, ptid: ppid, time, cpu };
-        for (_, profile) in state.perf.profiles_mut().filter(|(_, p)| p.phase == Phase::Open) {
-            profile.records.push(exit.clone());
-        }
+        state.record_end_of(id, &exit);
     }
     let all: Vec<TaskId> = state.tasks().map(|t| t.id).collect();
     for id in all {
         let Some(task) = state.task_mut(id) else { continue };
+        let place = task.place;
         let instances = std::mem::take(&mut task.events.instances);
-        state.add_totals(instances);
+        let now = state.cpu_of(place.cpu()).map_or(state.cpu.clock, |cpu| cpu.clock);
+        state.add_totals_at(instances, now);
     }
     let cpus: Vec<u32> = state.cpus().map(|c| c.id).collect();
     for id in cpus {
         let Some(cpu) = state.cpu_mut(id) else { continue };
+        let now = cpu.clock;
         let instances = std::mem::take(&mut cpu.events.instances);
-        state.add_totals(instances);
+        state.add_totals_at(instances, now);
     }
     let end = state.cpus().map(|cpu| cpu.clock).max().unwrap_or_default();
     state.perf.profiles_mut().for_each(|(_, profile)| profile.close(end));

@@ -159,15 +159,25 @@ impl State {
 
     /// What these instances, which are gone, have counted is kept.
     pub fn add_totals(&mut self, instances: Vec<Instance>) {
-        let now = self.cpu.clock;
+        self.add_totals_at(instances, self.cpu.clock);
+    }
+
+    /// The same at the time of the CPU that they were on.
+    pub fn add_totals_at(&mut self, instances: Vec<Instance>, now: Time) {
         for instance in instances {
             match &instance.output {
                 Output::Session(_) if instance.switch.gone => {}
                 Output::Session(of) => {
                     let Some(profile) = self.perf.profile_mut(of.session) else { continue };
-                    profile.totals[of.event].add(&instance.counter);
+                    let totals = instance.totals(now);
+                    let mut counter = instance.counter;
+                    if instance.event.kind.is_clock() {
+                        // Also what has passed since the last sample (`task_clock_event_update`).
+                        counter.total = totals.count;
+                    }
+                    profile.totals[of.event].add(&counter);
                     let times = &mut profile.times[of.event];
-                    *times = times.plus(instance.totals(now));
+                    *times = times.plus(totals);
                 }
                 Output::Ring(opened) => {
                     let kept = if instance.switch.own { &opened.own } else { &opened.children };

@@ -18,7 +18,7 @@
 use crate::kernel::State;
 use crate::kernel::task::Ending;
 use crate::kernel::timers::{Timer, TimerId};
-use crate::perf::context::{Instance, Output, SessionEvent, Slot};
+use crate::perf::context::{Context, Instance, Output, SessionEvent, Slot};
 use crate::perf::pmu::{HZ, MAX_SAMPLE_RATE, TICK};
 use crate::perf::record::Record;
 
@@ -87,16 +87,24 @@ impl State {
         }
     }
 
-    /// The tick of the CPU that runs a task, if anything depends on it.
+    /// The tick of the present CPU, if anything depends on it.
     pub fn start_tick(&mut self) {
-        let config = &self.config;
-        let limited = config.max_sample_rate.is_some() || config.pmu_counters.is_some();
-        let adapts = |instance: &Instance| instance.counter.needs_ticks(instance.event.kind);
-        let adapts = self.instances().any(|(_, _, instance)| adapts(instance));
-        let wanted = limited || adapts || self.cpu.tick.is_stalled();
-        if wanted && self.cpu.tick.timer.is_none() && !self.task.is_idle() {
-            let at = (self.cpu.clock / TICK + 1) * TICK;
-            self.cpu.tick.timer = Some(self.cpu.timers.start(at, Timer::Tick));
+        self.start_tick_of(self.cpu.id);
+    }
+
+    /// The tick of a CPU that runs a task, if anything depends on it.
+    pub fn start_tick_of(&mut self, id: u32) {
+        let limited = self.config.max_sample_rate.is_some() || self.config.pmu_counters.is_some();
+        let adapts = |context: &Context| {
+            context.instances.iter().any(|i| i.counter.needs_ticks(i.event.kind))
+        };
+        let Some(cpu) = self.cpu_of(id) else { return };
+        let Some(task) = self.task_of(cpu.current).filter(|task| !task.is_idle()) else { return };
+        let adapts = adapts(&task.events) || adapts(&cpu.events);
+        let wanted = limited || adapts || cpu.tick.is_stalled();
+        if let Some(cpu) = self.cpu_mut(id).filter(|cpu| wanted && cpu.tick.timer.is_none()) {
+            let at = (cpu.clock / TICK + 1) * TICK;
+            cpu.tick.timer = Some(cpu.timers.start(at, Timer::Tick));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::perf::record::Time;
 
 impl State {
     /// Changes the context of a task or CPU, at the time of the CPU that it is on; which of its
-    /// events count is settled then, and who has a counter.
+    /// events count is settled then, who has a counter, and whether the CPU needs a tick.
     pub fn change_context(&mut self, target: Target, change: impl FnOnce(&mut Context, Time)) {
         let here = self.cpu.clock;
         match target {
@@ -24,6 +24,7 @@ impl State {
                     cpu.events.compact();
                 }
                 self.assign_counters_of(id);
+                self.start_tick_of(id);
             }
             Target::Task(id, _) => {
                 let id = TaskId(id);
@@ -35,6 +36,7 @@ impl State {
                     Place::Running(cpu) => {
                         task.events.settle(now, cpu);
                         self.assign_counters_of(cpu);
+                        self.start_tick_of(cpu);
                     }
                     // It may have been preempted while it took an overflow.
                     Place::Queued(_) => {}

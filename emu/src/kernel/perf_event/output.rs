@@ -13,14 +13,15 @@ use arch::{Arch, Regs, perf_regs};
 use crate::kernel::State;
 use crate::kernel::perf_event::read;
 use crate::kernel::sampling::Interrupted;
+use crate::kernel::task::TaskId;
 use crate::mem::{Area, Backing};
 use crate::perf::abi::{flag, sample_type as bit};
-use crate::perf::context::{Instance, Output};
+use crate::perf::context::{Context, Instance, Output};
 use crate::perf::encode::{Body, Fields, SampleId};
 use crate::perf::opened::{Opened, Target};
 use crate::perf::payload;
 use crate::perf::reader::Written;
-use crate::perf::record::{EventKind, FileId, Record, Sample, Time};
+use crate::perf::record::{EventKind, FileId, Record, Sample, Session, Time};
 use crate::perf::ring::{self, How};
 use crate::perf::session::{Profile, SessionId};
 
@@ -60,6 +61,12 @@ fn of_task(mut record: Record) -> Record {
     record
 }
 
+/// Whether a session is told of a task with these events.
+fn follows(session: &Session, id: SessionId, events: &Context) -> bool {
+    let of = |i: &Instance| i.session_event().is_some_and(|of| of.session == id);
+    !session.no_inherit || session.system_wide() || events.instances.iter().any(of)
+}
+
 /// An event that gets a record, and its own id there.
 type Receiver = (Rc<Opened>, u64);
 
@@ -84,9 +91,23 @@ impl State {
     /// A record of a session goes into the CPU's ring, and from there into the profile. Without a
     /// slow reader there is always room. Whether it was written.
     pub fn record_in(&mut self, session: SessionId, record: Record) -> bool {
-        if self.is_not_followed(session, &record) {
-            return false;
+        !self.is_not_followed(session, &record) && self.write_in(session, record)
+    }
+
+    /// EXIT of a task that lives when the run ends, for the sessions that follow it.
+    pub fn record_end_of(&mut self, task: TaskId, exit: &Record) {
+        for id in self.perf.open_sessions(|_| true) {
+            let profile = self.perf.profile(id);
+            let task = self.task_of(task);
+            let followed =
+                profile.zip(task).is_some_and(|(p, t)| follows(&p.session, id, &t.events));
+            if followed {
+                self.write_in(id, exit.clone());
+            }
         }
+    }
+
+    fn write_in(&mut self, session: SessionId, record: Record) -> bool {
         let (now, cpu) = (self.cpu.clock, self.cpu.id);
         let Some(profile) = self.perf.profile_mut(session) else { return false };
         let Profile { rings, encoder, records, .. } = profile;
@@ -121,9 +142,7 @@ impl State {
             record,
             Record::Comm { .. } | Record::Mmap2 { .. } | Record::Fork { .. } | Record::Exit { .. }
         );
-        let of = |i: &Instance| i.session_event().is_some_and(|of| of.session == id);
-        let has = || self.task.events.instances.iter().any(of);
-        session.no_inherit && !session.system_wide() && tells && !has()
+        tells && !follows(session, id, &self.task.events)
     }
 
     /// A record goes to the rings alone.

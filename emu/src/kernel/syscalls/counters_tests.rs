@@ -153,3 +153,30 @@ fn exclusive_groups_count_alone() {
         assert_eq!(read(&mut lab, fd), [2, 4, 2]);
     }
 }
+
+/// A clock counts on behind its last sample.
+#[test]
+fn a_clock_has_counted_until_it_is_closed() {
+    use crate::kernel::do_exit::close_all_events;
+    use crate::perf::context::{Instance, SessionEvent};
+    use crate::perf::record::{EventKind, Record};
+    use crate::perf::session::SessionId;
+
+    for follows in [true, false] {
+        let mut lab = Lab::new();
+        let s = &mut lab.state;
+        s.perf.main.session.no_inherit = true;
+        let mut event = s.perf.main.session.events[0].clone();
+        event.kind = EventKind::TaskClock;
+        let of = SessionEvent { session: SessionId::MAIN, event: 0 };
+        s.task.events.instances = vec![Instance::new(of, &event, s.cpu.clock)];
+        if !follows {
+            s.task.events.instances.clear();
+        }
+        s.cpu.clock += 123;
+        close_all_events(s);
+        assert_eq!(s.perf.main.totals[0].total, if follows { 123 } else { 0 });
+        let exits = s.perf.main.records.iter().filter(|r| matches!(r, Record::Exit { .. }));
+        assert_eq!(exits.count(), usize::from(follows), "the end of a task that is followed");
+    }
+}
