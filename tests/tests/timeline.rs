@@ -89,11 +89,11 @@ const WORKED: [(&str, &str); 26] = [
     ("│ │ unwind.request.Q9", "[mask PENDING|perf]"),
     ("│ │ unwind.request.Q11", "[task work: 1 item, NOTIFY_RESUME set, irq_work raised]"),
     ("│ │ unwind.answer", "answered 0, it will be called; cookie 0x300000001"),
-    ("│ │ nmi.sample", "user: cookie 0x300000001"),
+    ("│ │ pmu.sample", "user: cookie 0x300000001"),
     ("│ ┌ irq.deliver", "asm_sysvec_irq_work interrupts"),
     ("│ │ irq_work.run", "nothing but this interrupt"),
     ("│ │ unwind.answer", "answered 1, it had asked already; cookie 0x300000001"),
-    ("│ │ nmi.sample", "user: cookie 0x300000001"),
+    ("│ │ pmu.sample", "user: cookie 0x300000001"),
     ("│ exit.X2.vi", "[NOTIFY_RESUME cleared]"),
     ("│ task_work.run", "1 item taken"),
     ("│ unwind.process.P2", "[mask perf]"),
@@ -122,6 +122,31 @@ fn a_deferred_sample_from_the_request_to_the_reset() {
     let first: Vec<&str> = story.lines().take_while(|l| !l.contains("exit.leave")).collect();
     let count = |word: &str| first.iter().filter(|l| l.contains(word)).count();
     assert_eq!([count("unwind.capture.C5"), count("perf.deferred.output")], [1, 1]);
+}
+
+/// How the first step of the reset is told in each design, with samples and with none.
+#[test]
+fn each_design_resets_in_its_own_words() {
+    for (design, period, told) in [
+        ("timestamp", "700", "the timestamp is stored as 0, as always  [id 0, cache empty]"),
+        ("timestamp", "100000", "the timestamp is stored as 0, as always (it was 0)"),
+        ("cookie", "700", "unwind state reset: the id is cleared  [id 0, cache empty]"),
+        ("cookie", "100000", "unwind state reset: nothing to do"),
+        ("per-work", "700", "unwind state reset: the id is cleared  [id 0, cache empty]"),
+        ("mask", "700", "unwind state reset: R1, the mask is not 0"),
+        ("mask", "100000", "unwind state reset: R1, the mask is 0: nothing to do"),
+    ] {
+        let dir = scratch(&format!("timeline-reset-{design}"));
+        let words = ["--timeline", "--deferred", design, "--pmu-irq", "irq"];
+        let sampling = ["--call-graph", "fp,defer", "-c", period, "hello"];
+        let story = timeline(&dir, &[&words[..], &sampling].concat());
+        let resets = story.lines().filter(|l| l.contains(" exit.X5 "));
+        assert!(resets.clone().any(|l| l.contains(told)), "{design}: {told}\n{story}");
+        let rule = |l: &str| l.contains("R1");
+        assert!(resets.clone().all(|l| rule(l) == (design == "mask")), "{design}\n{story}");
+        // No interrupt is an NMI here.
+        assert!(!story.contains("nmi."), "{story}");
+    }
 }
 
 /// Every event of a trace, by track and in order.

@@ -15,6 +15,7 @@ use crate::cli::options::{CheckFormat, CheckOptions};
 use crate::cli::output::{
     Failure, Style, check_stdout, complain, one_line, status, to_stderr, written,
 };
+use crate::cli::outputs::Outputs;
 use crate::cli::summary::{ending_words, unsupported};
 use crate::cli::world;
 use crate::engine::schedule::{MAX_BLOCKS, Visits};
@@ -47,6 +48,12 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     }
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
     let world = setup.build(&options.command)?;
+    if let Some(file) = &options.output {
+        let mut outputs = Outputs::default();
+        outputs.guest(&world);
+        options.baseline.iter().for_each(|known| outputs.input("the baseline", known));
+        outputs.file("-o", file)?;
+    }
     let scope = Scope::default();
     let mut state =
         machine::start(&world, &options.machine, PmuIrq::Nmi, Vec::new(), scope, cmdline)?;
@@ -136,6 +143,9 @@ fn comparable(
         methods.into_iter().partition(|method| known.methods.contains(method));
     if both.is_empty() || !options.methods.is_empty() && !more.is_empty() {
         let more = more.join(", ");
+        if known.methods.is_empty() {
+            return refuse("it was written with no method at all: write it anew".to_owned());
+        }
         return refuse(format!("it has no {more}, only {has}: check these, or write it anew"));
     }
     if file(&known.guest) != file(guest) {
@@ -159,8 +169,7 @@ fn start(
         .map_err(|e| Failure::new(status::FAILURE, e))
 }
 
-/// The file for the report, which keeps what it has until there is one: it may be the
-/// baseline, too.
+/// The file for the report, which keeps what it has until there is one.
 fn open(path: &Path) -> Result<File, Failure> {
     files::open_output(path).map_err(|e| {
         Failure::new(status::FAILURE, format!("-o {}: cannot write it: {e}", path.display()))

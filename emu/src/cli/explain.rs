@@ -12,6 +12,7 @@ use unwinder::{InstructionPointer, ReturnAddress};
 use crate::cli::files;
 use crate::cli::options::is_stdout;
 use crate::cli::output::{Failure, Style, complain, one_line, status, to_stdout, truth_of};
+use crate::cli::outputs::Outputs;
 use crate::cli::world;
 use crate::explain::why::{again, why};
 use crate::explain::{
@@ -82,6 +83,12 @@ pub fn run(options: &ExplainOptions) -> Result<u8, Failure> {
     let fail = |e: &dyn std::fmt::Display| {
         Failure::new(status::FAILURE, format!("{}: {e}", path.display()))
     };
+    if let Some(picture) = options.svg.as_deref().filter(|to| !is_stdout(to.as_os_str())) {
+        let mut outputs = Outputs::default();
+        outputs.input("the profile", &options.file);
+        outputs.input("the truth file", &path);
+        outputs.file("--svg", picture)?;
+    }
     let file = files::open(&path).map_err(|e| fail(&e))?;
     let reader = Reader::new(BufReader::new(file)).map_err(|e| fail(&e))?;
     let methods = reader.header().methods.clone();

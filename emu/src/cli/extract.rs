@@ -3,6 +3,7 @@
 //! A recording may come from anywhere, so nothing that is there already is written: the
 //! directory is new or empty, files go to plain names below it, and no link is made.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -27,8 +28,19 @@ pub fn extract(recording: &Arc<Recording>, dir: &Path) -> Result<PathBuf, String
         return Err("there is something in it; name a new directory".to_owned());
     }
     let full = dir.canonicalize().map_err(|e| failed(dir, e))?;
-    for (path, executable, bytes) in named(recording) {
-        let Some(below) = below(&path) else { continue };
+    let files = named(recording);
+    let files: Vec<_> =
+        files.into_iter().filter_map(|(path, x, b)| Some((below(&path)?, x, b))).collect();
+    let names: BTreeSet<&Path> = files.iter().map(|(path, ..)| path.as_path()).collect();
+    if let Some((file, inner)) = file_and_folder(&names) {
+        return Err(format!(
+            "the recording has /{}, a file, and /{}, for which it would be a directory; there \
+             were both at different times, and nothing is written",
+            file.display(),
+            inner.display()
+        ));
+    }
+    for (below, executable, bytes) in files {
         let to = full.join(below);
         write(&to, executable, bytes).map_err(|e| failed(&to, e))?;
     }
@@ -60,6 +72,14 @@ fn named(recording: &Arc<Recording>) -> Vec<(PathBuf, bool, &Arc<[u8]>)> {
     files
 }
 
+/// A file whose name would have to be a directory's for another, and that one.
+fn file_and_folder<'n>(names: &BTreeSet<&'n Path>) -> Option<(&'n Path, &'n Path)> {
+    names.iter().find_map(|inner| {
+        let folder = inner.ancestors().skip(1).find_map(|folder| names.get(folder))?;
+        Some((*folder, *inner))
+    })
+}
+
 /// The plain names of a path; none for one that leads upwards.
 fn below(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
@@ -89,6 +109,15 @@ fn write(to: &Path, executable: bool, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_no_directory() {
+        let found = |names: &[&'static str]| {
+            file_and_folder(&names.iter().map(|name| Path::new(*name)).collect())
+        };
+        assert_eq!(found(&["a", "a/b/c"]), Some((Path::new("a"), Path::new("a/b/c"))));
+        assert_eq!(found(&["a", "a.b", "ab/c", "d/a"]), None);
+    }
 
     #[test]
     fn no_name_leads_out_of_the_directory() {

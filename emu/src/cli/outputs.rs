@@ -1,4 +1,4 @@
-//! Files that a run writes: no two of them may be one, by whatever names.
+//! Files that a run writes: no two of them may be one, by whatever names, nor one that it reads.
 //!
 //! A profile is not alone. What was there before it becomes `FILE.old`; the kernel's symbols are in
 //! `FILE.kallsyms`, true stacks in `FILE.truth`, and those of the profile before keep their place
@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::output::{Destination, Failure, kallsyms_of, status, truth_of, with_suffix};
+use crate::cli::world::World;
 
 /// Links to follow to a file that is not there yet (Linux's own limit).
 const MOST_LINKS: usize = 40;
@@ -22,7 +23,7 @@ enum Identity {
     ToBe(u64, u64, PathBuf),
 }
 
-/// One of the files.
+/// One of the files; of those that are only read, nothing is beside.
 #[derive(Clone, Debug)]
 struct Output {
     /// As people name it: `the profile FILE`.
@@ -31,6 +32,8 @@ struct Output {
     file: Identity,
     /// What else is written or renamed for it.
     beside: Vec<Identity>,
+    /// It is read, not written.
+    read: bool,
 }
 
 /// The files of a run that were named so far.
@@ -69,6 +72,20 @@ impl Outputs {
         self.add(what, path, &[])
     }
 
+    /// Adds a file that is read, which is `what` to people. Two names may lead to it.
+    pub fn input(&mut self, what: &str, path: &Path) {
+        let named = format!("{what} {}", path.display());
+        if let Some(file) = Identity::of(path) {
+            self.0.push(Output { named, file, beside: Vec::new(), read: true });
+        }
+    }
+
+    /// Adds what a guest is made of: its program, and the files that its command line names.
+    pub fn guest(&mut self, world: &World) {
+        self.input("the program", &world.program.host);
+        world.files.iter().for_each(|(_, host)| self.input("the guest's file", host));
+    }
+
     fn add(&mut self, what: &str, path: &Path, beside: &[PathBuf]) -> Result<(), Failure> {
         let named = format!("{what} {}", path.display());
         let Some(file) = Identity::of(path) else { return Ok(()) };
@@ -79,6 +96,12 @@ impl Outputs {
         };
         if let Some(other) = self.0.iter().find(same) {
             let message = match other.file == file {
+                true if other.read => format!("{named}: this is {}, which is read", other.named),
+                false if other.read => format!(
+                    "{named}: {}, which is read, would be replaced, as what was there before and \
+                     what belongs to it have names that begin with its own",
+                    other.named
+                ),
                 true => format!("{named}: this is the file of {}, too", other.named),
                 false => format!(
                     "{named}: this and {} are in each other's way, as the profile before it and \
@@ -88,7 +111,7 @@ impl Outputs {
             };
             return Err(Failure::new(status::FAILURE, format!("{message}; choose another name")));
         }
-        self.0.push(Output { named, file, beside });
+        self.0.push(Output { named, file, beside, read: false });
         Ok(())
     }
 }
@@ -167,6 +190,29 @@ mod tests {
         let mut outputs = Outputs::default();
         outputs.recording(&at("r")).unwrap();
         assert!(outputs.profile("--profile", &to("r.new")).is_err());
+    }
+
+    #[test]
+    fn what_is_read_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["prog", "p.old", "p.truth", "r.new"] {
+            fs::write(at(name), "").unwrap();
+        }
+        symlink(at("prog"), at("soft")).unwrap();
+        let mut inputs = Outputs::default();
+        for name in ["prog", "soft", "p.old", "p.truth", "r.new", "none"] {
+            inputs.input("the program", &at(name));
+        }
+        for (profile, refused) in [("prog", true), ("soft", true), ("p", true), ("q", false)] {
+            let added = inputs.clone().profile("-o", &Destination::File(at(profile)));
+            assert_eq!(added.is_err(), refused, "{profile}");
+            let told = added.err().and_then(|e| e.message).unwrap_or_default();
+            assert_eq!(told.contains("which is read"), refused, "{told}");
+        }
+        assert!(inputs.clone().recording(&at("r")).is_err());
+        assert!(inputs.clone().file("--svg", &at("p.truth")).is_err());
+        assert!(inputs.clone().file("--svg", &at("p.svg")).is_ok());
     }
 
     #[test]

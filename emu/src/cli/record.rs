@@ -126,6 +126,7 @@ pub fn run(
     let recorder = Rc::new(Recorder::new(RealHost::new(stdout_is_taken)));
     world.host = recorder.clone();
     let mut outputs = Outputs::default();
+    outputs.guest(&world);
     outputs.recording(&file)?;
     let job = Job { options: &options, world: &world, cmdline, destination, digest: true, outputs };
     let ran = run::execute(job, &Stop::on_signals()?)?;

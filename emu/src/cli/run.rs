@@ -53,14 +53,9 @@ pub fn run(options: &RunOptions, cmdline: &[OsString]) -> Result<u8, Failure> {
     let stdout_is_taken = takes_stdout(&destination, options);
     let setup = Setup { machine: &options.machine, world: &options.world, stdout_is_taken };
     let world = setup.build(&options.command)?;
-    let job = Job {
-        options,
-        world: &world,
-        cmdline,
-        destination,
-        digest: false,
-        outputs: Outputs::default(),
-    };
+    let mut outputs = Outputs::default();
+    outputs.guest(&world);
+    let job = Job { options, world: &world, cmdline, destination, digest: false, outputs };
     Ok(execute(job, &Stop::on_signals()?)?.status)
 }
 
@@ -99,7 +94,7 @@ impl Job<'_> {
         sessions.map(to).collect()
     }
 
-    /// Checks that no two files that are written are one.
+    /// Checks that no two files that are written are one, nor one that is read.
     fn check_outputs(&self) -> Result<(), Failure> {
         let mut outputs = self.outputs.clone();
         outputs.profile("the profile", &self.destination)?;

@@ -94,10 +94,10 @@ points! {
     IrqPreempt, "irq.preempt", 4, "whether another task's turn has come (E-10)";
     Resched, "irq.resched", 10, "the request to look at the queue has arrived";
     IrqReturn, "irq.return", 0, "the return instruction has run: the interrupted kernel code goes on";
-    NmiEnter, "nmi.enter", 40, "NMI entered, counts raised";
-    NmiHandler, "nmi.handler", 150, "overflowed counters are found";
-    NmiSample, "nmi.sample", 300, "one event's sample is written";
-    NmiExit, "nmi.exit", 40, "counts lowered";
+    NmiEnter, "pmu.enter", 40, "the counters' interrupt, an NMI or not, is counted in";
+    NmiHandler, "pmu.handler", 150, "overflowed counters are found";
+    NmiSample, "pmu.sample", 300, "one event's sample is written";
+    NmiExit, "pmu.exit", 40, "it is counted out";
     SoftwareSample, "perf.sample", 300, "a software event's sample is written, after the request for its user part";
     IrqWorkRun, "irq_work.run", 20, "raised work is done";
     TaskWorkTake, "task_work.run", 12, "the list of task work is taken";

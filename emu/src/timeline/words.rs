@@ -3,7 +3,7 @@
 use arch::syscalls::Sysno;
 
 use crate::kernel::symbols::{Function, Named, SIZE, text_base};
-use crate::kernel::unwind::{PERF, Requested, Tracer, WorkId};
+use crate::kernel::unwind::{Mode, PERF, Requested, Tracer, WorkId};
 use crate::kernel::{Point, State};
 use crate::perf::record::{Record, Sample, context};
 use crate::perf::session::SessionId;
@@ -95,21 +95,50 @@ impl Told<'_> {
             Point::ExitX2 => "the exit loop begins a pass".to_owned(),
             Point::ExitSignal => self.signal()?,
             Point::ExitResume => "resume work".to_owned(),
-            Point::ExitX5 if self.new.task.mask == 0 => {
-                "unwind state reset: R1, nothing to do".to_owned()
-            }
-            Point::ExitX5 => "unwind state reset: R1, the mask is not 0".to_owned(),
+            Point::ExitX5 => self.reset().to_owned(),
             Point::Leave => format!("back to user mode, at {}", self.user_pc()),
             Point::TaskWorkTake => match self.old.task.works {
                 Some(0) | None => "nothing left".to_owned(),
                 Some(n) => format!("{} taken, the newest first", counted(n as u64, "item")),
             },
-            Point::UnwindFlush => match self.old.task.mask & 1 {
-                0 => "nothing is pending".to_owned(),
-                _ => "a stack is pending: captured while there is memory".to_owned(),
+            Point::UnwindFlush => match self.is_flushed() {
+                false => "nothing is pending".to_owned(),
+                true => "a stack is pending: captured while there is memory".to_owned(),
             },
             _ => return None,
         })
+    }
+
+    /// What the way out does with the unwinder's state: each design has its own first step.
+    fn reset(&self) -> &'static str {
+        let (old, new) = (&self.old.task, &self.new.task);
+        let emptied = matches!(old.cache, Some((n, _)) if n > 0);
+        match self.state.unwind.design.mode() {
+            Mode::Mask if new.mask == 0 => "unwind state reset: R1, the mask is 0: nothing to do",
+            Mode::Mask => "unwind state reset: R1, the mask is not 0",
+            Mode::Timestamp if old.id == 0 => {
+                "unwind state reset: the timestamp is stored as 0, as always (it was 0)"
+            }
+            Mode::Timestamp => "unwind state reset: the timestamp is stored as 0, as always",
+            Mode::PerWork if new.id != 0 => {
+                "unwind state reset: the id is kept, as task work is queued"
+            }
+            Mode::Cookie | Mode::PerWork if old.id != 0 => "unwind state reset: the id is cleared",
+            Mode::Cookie | Mode::PerWork if emptied => {
+                "unwind state reset: no id to clear, the cache is emptied"
+            }
+            Mode::Cookie | Mode::PerWork => "unwind state reset: nothing to do",
+            Mode::NotBuilt => "no unwinder: nothing to reset",
+        }
+    }
+
+    /// [`Point::UnwindFlush`] has found something to do: by the mask, or an item of task work
+    /// that it has taken.
+    fn is_flushed(&self) -> bool {
+        match self.state.unwind.design.mode() {
+            Mode::PerWork => self.old.task.works != self.new.task.works,
+            _ => self.old.task.mask & 1 != 0,
+        }
     }
 
     /// A signal is taken, then its frame is built.
