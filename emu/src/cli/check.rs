@@ -51,7 +51,10 @@ pub fn run(options: &CheckOptions, cmdline: &[OsString]) -> Result<u8, Failure> 
     if let Some(file) = &options.output {
         let mut outputs = Outputs::default();
         outputs.guest(&world);
-        options.baseline.iter().for_each(|known| outputs.input("the baseline", known));
+        // A new baseline may take the place of the old one.
+        if options.format != CheckFormat::Json {
+            options.baseline.iter().for_each(|known| outputs.input("the baseline", known));
+        }
         outputs.file("-o", file)?;
     }
     let scope = Scope::default();
@@ -169,7 +172,8 @@ fn start(
         .map_err(|e| Failure::new(status::FAILURE, e))
 }
 
-/// The file for the report, which keeps what it has until there is one.
+/// The file for the report, which keeps what it has until there is one: it may be the
+/// baseline, too.
 fn open(path: &Path) -> Result<File, Failure> {
     files::open_output(path).map_err(|e| {
         Failure::new(status::FAILURE, format!("-o {}: cannot write it: {e}", path.display()))

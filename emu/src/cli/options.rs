@@ -304,8 +304,8 @@ pub struct SamplingOptions {
     /// Record no callchains
     #[arg(long)]
     pub no_call_graph: bool,
-    /// Longest callchain, 1 to kernel.perf_event_max_stack addresses [default: 127]; for more set
-    /// --sysctl too
+    /// Longest callchain, 1 to kernel.perf_event_max_stack addresses, at most 1024 [default: 127];
+    /// for more than 127 set --sysctl too
     #[arg(long, value_name = "N", value_parser = from_to::<u16>(1, 1024))]
     pub max_stack: Option<u16>,
     /// How a counter interrupts: nmi (anywhere), nmi,latch (counters count again before it returns,

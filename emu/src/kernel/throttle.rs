@@ -81,7 +81,7 @@ impl State {
     pub fn held_up(&mut self) {
         let stalled = &mut self.cpu.tick.stalled;
         *stalled += 1;
-        self.gives_way |= *stalled % LOOKED_AT == 0;
+        self.gives_way |= stalled.is_multiple_of(LOOKED_AT);
         if *stalled >= MOST_HELD_UP {
             self.ending.get_or_insert(Ending::Livelock);
         }
