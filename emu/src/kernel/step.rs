@@ -85,8 +85,13 @@ impl Kernel {
 
     /// Whether another CPU has something to do before this one, or the run is to be looked at.
     fn gives_way(&self) -> bool {
-        let state = &mut *self.state.borrow_mut();
-        std::mem::take(&mut state.gives_way) || state.cpu.clock > state.horizon
+        let state = self.state.borrow();
+        if !state.gives_way {
+            return state.cpu.clock > state.horizon;
+        }
+        drop(state);
+        self.state.borrow_mut().gives_way = false;
+        true
     }
 
     /// The last step of an interrupt of kernel code: what is due then arrives in the step
