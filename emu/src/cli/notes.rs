@@ -1,20 +1,15 @@
 //! Options that change nothing, as they are given.
 
-use crate::cli::options::{CallGraph, MMAP_PAGES, SamplingOptions};
+use crate::cli::options::{MMAP_PAGES, SamplingOptions};
 
 /// What was asked for and changes nothing, each with what would give it an effect.
 pub fn without_effect(options: &SamplingOptions) -> Vec<&'static str> {
     let all = || [options].into_iter().chain(options.sessions.iter().map(|s| &s.sampling));
-    let sframe = |s: &SamplingOptions| {
-        matches!(s.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe))
-    };
-    let defer = |s: &SamplingOptions| {
-        matches!(s.call_graph, Some(CallGraph::Deferred | CallGraph::DeferredSframe))
-    };
     let clock = options.deferring.clock.is_some() && options.deferred != "timestamp";
     let rings = all().any(|s| s.mmap_pages != MMAP_PAGES && s.reader_rate.is_none());
-    let merge = all().any(|s| s.merge && !defer(s));
-    let tables = options.deferring.page_out.is_some_and(|p| p.tables) && !all().any(sframe);
+    let merge = all().any(|s| s.merge && !s.defers());
+    let tables = options.deferring.page_out.is_some_and(|p| p.tables)
+        && !all().any(SamplingOptions::uses_sframe);
     let notes = [
         (clock, "--clock: only the timestamp design names stacks by the clock; see --deferred"),
         (rings, "-m: the rings are read as they fill; see --reader-rate"),
@@ -28,6 +23,7 @@ pub fn without_effect(options: &SamplingOptions) -> Vec<&'static str> {
 #[allow(clippy::unwrap_used, reason = "a failed test may panic")]
 mod tests {
     use super::*;
+    use crate::cli::options::CallGraph;
     use crate::cli::session::session;
 
     #[test]

@@ -485,6 +485,16 @@ pub enum CallGraph {
 }
 
 impl SamplingOptions {
+    /// Whether user callchains are to be deferred.
+    pub const fn defers(&self) -> bool {
+        matches!(self.call_graph, Some(CallGraph::Deferred | CallGraph::DeferredSframe))
+    }
+
+    /// Whether the kernel walks by SFrame first.
+    pub const fn uses_sframe(&self) -> bool {
+        matches!(self.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe))
+    }
+
     /// Refuses what the kernel, as `machine` sets it, would refuse.
     ///
     /// # Errors
@@ -523,7 +533,7 @@ impl SamplingOptions {
             callchain: !self.no_call_graph,
             exclude_callchain_user: self.kernel_callchains,
             exclude_callchain_kernel: self.user_callchains,
-            defer: matches!(self.call_graph, Some(CallGraph::Deferred | CallGraph::DeferredSframe)),
+            defer: self.defers(),
             user_stack: match self.call_graph {
                 Some(CallGraph::Dwarf(size)) => UserStack::Dump(size),
                 Some(CallGraph::Sframe) => UserStack::Sframe,

@@ -206,7 +206,7 @@ pub fn prepare(
     if let Some(rate) = sampling.reader_rate {
         state.perf.main.read_slowly(Settings { rate, pages: sampling.mmap_pages });
     }
-    if matches!(sampling.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe)) {
+    if sampling.uses_sframe() {
         state.use_sframe();
     }
     sampling.deferring.prepare(&mut state)?;

@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::cli::machine::{Scope, session_of};
-use crate::cli::options::{CallGraph, MachineOptions, RunOptions, SamplingOptions, is_stdout};
+use crate::cli::options::{MachineOptions, RunOptions, SamplingOptions, is_stdout};
 use crate::cli::output::{Destination, Failure, status};
 use crate::cli::values::number;
 use crate::kernel::State;
@@ -146,7 +146,7 @@ fn add_one(
     if let Some(rate) = sampling.reader_rate {
         profile.read_slowly(Settings { rate, pages: sampling.mmap_pages });
     }
-    if matches!(sampling.call_graph, Some(CallGraph::Sframe | CallGraph::DeferredSframe)) {
+    if sampling.uses_sframe() {
         state.use_sframe();
     }
     Ok(())
