@@ -106,12 +106,12 @@ pub fn run(
     regs.set_sp(sp);
     match arch {
         Arch::X86_64 => {
-            x86_64::regs::write(&mut handle, &regs);
+            x86_64::regs::write(&mut handle, None, &regs);
             x86_64::enable_sse(&mut handle);
         }
         Arch::Aarch64 => {
             aarch64::setup(&mut handle)?;
-            aarch64::regs::write(&mut handle, &regs);
+            aarch64::regs::write(&mut handle, None, &regs);
         }
     }
     let error = handle.start(entry, 0);

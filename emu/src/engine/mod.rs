@@ -55,6 +55,8 @@ mod look_tests;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
+
 use arch::{Arch, FpState, Regs};
 
 pub use arena::{Arena, Bin, FRAME_SIZE, Frame};
@@ -221,6 +223,8 @@ pub struct Engine {
     handle: Handle,
     stepper: Option<Stepper>,
     shared: SharedMemory,
+    /// The integer registers, once they have been read, until they are set or the CPU runs.
+    known: Cell<Option<Regs>>,
 }
 
 impl Engine {
@@ -232,6 +236,7 @@ impl Engine {
             handle,
             stepper: None,
             shared: SharedMemory::new(Shared::new(arch, arena)?),
+            known: Cell::new(None),
         };
         engine.handle.map_arena(arena)?;
         engine.install_hooks()?;
@@ -251,17 +256,28 @@ impl Engine {
 
     /// Integer registers.
     pub fn regs(&self) -> Regs {
-        match self.arch {
+        if let Some(known) = self.known.get() {
+            return known;
+        }
+        let regs = match self.arch {
             Arch::X86_64 => x86_64::regs::read(&self.handle),
             Arch::Aarch64 => aarch64::regs::read(&self.handle),
-        }
+        };
+        self.known.set(Some(regs));
+        regs
     }
 
-    /// Sets the integer registers.
+    /// Sets the integer registers: those that are not known to hold their value already.
     pub fn set_regs(&mut self, regs: &Regs) {
+        let known = self.known.get();
+        if known.as_ref() == Some(regs) {
+            return;
+        }
+        // What the CPU makes of them, of flags above all, is read when it is asked for.
+        self.known.set(None);
         match self.arch {
-            Arch::X86_64 => x86_64::regs::write(&mut self.handle, regs),
-            Arch::Aarch64 => aarch64::regs::write(&mut self.handle, regs),
+            Arch::X86_64 => x86_64::regs::write(&mut self.handle, known.as_ref(), regs),
+            Arch::Aarch64 => aarch64::regs::write(&mut self.handle, known.as_ref(), regs),
         }
         self.shared.forget_last_block();
     }

@@ -36,6 +36,7 @@ impl Engine {
             self.shared.sites.clear();
             self.handle.flush_blocks()?;
         }
+        self.known.set(None);
         self.shared.budget = instructions;
         self.shared.hot.left = Left::new(instructions, branches);
         self.shared.forget_last_block();
@@ -48,6 +49,8 @@ impl Engine {
         if let Some(flow) = &mut self.shared.flow {
             flow.flush();
         }
+        // What was read on the way.
+        self.known.set(None);
         let retired = instructions - self.shared.hot.left.instructions();
         self.shared.clock = self.shared.clock.wrapping_add(retired);
         // Blocks that count themselves leave branches out.
@@ -157,6 +160,7 @@ impl Engine {
     fn end_exception(&mut self) -> Result<(), EngineError> {
         let (regs, fp) = (self.regs(), self.fp());
         self.handle.restore_pristine()?;
+        self.known.set(None);
         self.set_fp(&fp);
         self.set_regs(&regs);
         Ok(())

@@ -240,16 +240,18 @@ impl Handle {
         unsafe { uc::uc_reg_write(self.raw, register, (&raw const value).cast()) };
     }
 
-    /// Writes many 64-bit registers.
-    pub fn set_many<const N: usize>(&mut self, registers: &[c_int; N], values: &[u64; N]) {
-        let mut places: [*mut c_void; N] = [ptr::null_mut(); N];
-        for (place, value) in places.iter_mut().zip(values) {
-            *place = (&raw const *value).cast_mut().cast();
+    /// Writes those 64-bit registers that do not have the value `known`, or all.
+    pub fn set_changed<const N: usize>(
+        &mut self,
+        registers: &[c_int; N],
+        known: Option<&[u64; N]>,
+        values: &[u64; N],
+    ) {
+        for (i, (register, value)) in registers.iter().zip(values).enumerate() {
+            if known.is_none_or(|known| known[i] != *value) {
+                self.set(*register, *value);
+            }
         }
-        // SAFETY: as for `get_many`; the engine only reads through the pointers.
-        unsafe {
-            uc::uc_reg_write_batch(self.raw, registers.as_ptr(), places.as_ptr(), N as c_int)
-        };
     }
 
     /// Reads a register of up to 16 bytes (vector, x87, structured system registers).

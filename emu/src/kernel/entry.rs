@@ -3,6 +3,8 @@
 //! All paths from user mode begin and end with the same steps, in the functions that the
 //! path's [`EntryPath`] says.
 
+use std::hash::Hash;
+
 use arch::syscalls::Sysno;
 use arch::{Arch, Regs};
 
@@ -23,28 +25,24 @@ pub async fn begin(k: &Kernel, path: &EntryPath) -> Regs {
 }
 
 /// N0 to N2, with what the processor does at N0 and what is saved at N1.
-pub async fn begin_with(
+pub async fn begin_with<T: Hash>(
     k: &Kernel,
     path: &EntryPath,
     processor: impl FnOnce(&mut State),
-    save: impl FnOnce(&mut State),
-) -> Regs {
+    save: impl FnOnce(&mut State) -> T,
+) -> T {
     k.step(Point::EntryRaw, processor).await;
-    let regs = k
-        .step(Point::EntryN1, |s| {
-            save(s);
-            s.user_regs()
-        })
-        .await;
+    let saved = k.step(Point::EntryN1, save).await;
     k.enter(&path.functions[1..path.bookkeeping]).await;
     k.step(Point::EntryN2, |_| ()).await;
-    regs
+    saved
 }
 
-/// N1 of an interrupt or exception.
-pub fn save_regs(state: &mut State) {
+/// N1 of an interrupt or exception: what is saved.
+pub fn save_regs(state: &mut State) -> Regs {
     let regs = state.hw_regs();
     state.save_user_regs(&regs, NO_SYSCALL);
+    regs
 }
 
 /// N3: interrupts are on, and the functions that do the work are called.

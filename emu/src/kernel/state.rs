@@ -523,9 +523,7 @@ impl State {
             return;
         }
         let regs = self.user_regs();
-        if regs != self.hw_regs() {
-            self.set_hw_regs(&regs);
-        }
+        self.set_hw_regs(&regs);
     }
 
     /// The modelled function `callee` is called: a frame record goes on the stack.

@@ -47,11 +47,17 @@ pub(in crate::engine) fn read_raw(raw: *mut uc_engine) -> Regs {
     regs
 }
 
-pub(in crate::engine) fn write(handle: &mut Handle, regs: &Regs) {
+/// Writes those that are not as in `known`.
+pub(in crate::engine) fn write(handle: &mut Handle, known: Option<&Regs>, regs: &Regs) {
+    handle.set_changed(&IDS, known.map(values).as_ref(), &values(regs));
+}
+
+/// In the order of [`IDS`].
+fn values(regs: &Regs) -> [u64; 35] {
     let mut values = [0; 35];
     values[..32].copy_from_slice(&regs.gp);
     values[32..].copy_from_slice(&[regs.pc, regs.flags & NZCV, regs.tls]);
-    handle.set_many(&IDS, &values);
+    values
 }
 
 pub(in crate::engine) fn read_fp(handle: &Handle) -> FpState {

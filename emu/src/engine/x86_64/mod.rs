@@ -67,7 +67,7 @@ pub(super) fn setup(
     handle.set(R::MXCSR as c_int, 0x1f80);
     handle.set(R::FPCW as c_int, 0x37f);
     handle.set(R::FPTAG as c_int, 0xffff);
-    regs::write(handle, &arch::Regs::new(arch::Arch::X86_64));
+    regs::write(handle, None, &arch::Regs::new(arch::Arch::X86_64));
     Ok(())
 }
 

@@ -50,11 +50,17 @@ pub(in crate::engine) fn read_raw(raw: *mut uc_engine) -> Regs {
     regs
 }
 
-pub(in crate::engine) fn write(handle: &mut Handle, regs: &Regs) {
+/// Writes those that are not as in `known`.
+pub(in crate::engine) fn write(handle: &mut Handle, known: Option<&Regs>, regs: &Regs) {
+    handle.set_changed(&IDS, known.map(values).as_ref(), &values(regs));
+}
+
+/// In the order of [`IDS`].
+fn values(regs: &Regs) -> [u64; 20] {
     let mut values = [0; 20];
     values[..16].copy_from_slice(&regs.gp[..16]);
     values[16..].copy_from_slice(&[regs.pc, regs.flags, regs.tls, regs.gs_base]);
-    handle.set_many(&IDS, &values);
+    values
 }
 
 /// Offsets in the FXSAVE64 image (Intel SDM volume 1, table 10-2).
