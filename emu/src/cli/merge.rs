@@ -84,6 +84,9 @@ pub fn summary(report: &Report) -> String {
     if report.late > 0 {
         let _ = write!(line, " ({} late)", grouped(report.late));
     }
+    if report.cut > 0 {
+        let _ = write!(line, ", {} without a cookie", grouped(report.cut));
+    }
     let _ = write!(
         line,
         ", {} without a stack; {}: {} without a sample",
@@ -132,11 +135,12 @@ mod tests {
             "1,042 samples: 1 merged, 1 without a stack; 2 stacks: 0 without a sample"
         );
         report.late = 1;
+        report.cut = 3;
         report.repeated = 1;
         report.stacks_alone = vec![orphan(None, None)];
         assert_eq!(
             summary(&report),
-            "1,042 samples: 1 merged (1 late), 1 without a stack; \
+            "1,042 samples: 1 merged (1 late), 3 without a cookie, 1 without a stack; \
              2 stacks: 1 without a sample, 1 repeated"
         );
         assert_eq!(

@@ -8,9 +8,19 @@ pub fn without_effect(options: &SamplingOptions) -> Vec<&'static str> {
     let clock = options.deferring.clock.is_some() && options.deferred != "timestamp";
     let rings = all().any(|s| s.mmap_pages != MMAP_PAGES && s.reader_rate.is_none());
     let merge = all().any(|s| s.merge && !s.defers());
+    let asked = all().any(SamplingOptions::defers) || !options.deferring.tracers.is_empty();
+    let design = !asked && options.deferred != "mask";
+    let page = !asked && options.deferring.fail_cache_page.is_some();
+    let inherit = all().any(|s| s.no_inherit && (s.all_cpus || s.cpu.is_some()));
     let tables = options.deferring.page_out.is_some_and(|p| p.tables)
         && !all().any(SamplingOptions::uses_sframe);
     let notes = [
+        (design, "--deferred: nothing asks for deferred stacks; see --call-graph and --tracer"),
+        (
+            page,
+            "--fail-cache-page: nothing asks for deferred stacks; see --call-graph and --tracer",
+        ),
+        (inherit, "-i: events of a CPU, as of -a and -C, sample every task there"),
         (clock, "--clock: only the timestamp design names stacks by the clock; see --deferred"),
         (rings, "-m: the rings are read as they fill; see --reader-rate"),
         (merge, "--merge: no callchain is deferred; see --call-graph"),
@@ -34,6 +44,9 @@ mod tests {
             ("--merge", "--merge: "),
             ("--merge --call-graph fp,defer", ""),
             ("--merge --call-graph sframe,defer", ""),
+            ("-i", ""),
+            ("-i -a", "-i: "),
+            ("-i -C 0", "-i: "),
         ] {
             let notes = without_effect(&session(words).unwrap().sampling);
             assert!(notes.iter().all(|n| !told.is_empty() && n.starts_with(told)), "{notes:?}");
@@ -42,8 +55,11 @@ mod tests {
         let mut options = session("--call-graph fp").unwrap().sampling.clone();
         options.deferring.clock = Some(crate::cli::deferring::clock("start=5").unwrap());
         options.deferring.page_out = Some(crate::cli::deferring::page_out("tables").unwrap());
-        assert_eq!(without_effect(&options).len(), 2);
+        options.deferring.fail_cache_page = Some(1);
+        assert_eq!(without_effect(&options).len(), 3);
         options.deferred = "timestamp".to_owned();
+        assert_eq!(without_effect(&options).len(), 3);
+        options.deferring.tracers = vec![crate::cli::deferring::tracer("ftrace").unwrap()];
         options.call_graph = Some(CallGraph::Sframe);
         assert_eq!(without_effect(&options), [""; 0]);
     }

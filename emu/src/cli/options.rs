@@ -347,7 +347,7 @@ pub struct OutputOptions {
     /// graphs), script (text as of perf script)
     #[arg(long, value_name = "FORMAT", default_value = "perf")]
     pub format: Format,
-    /// Print no summary; what --truth finds is printed all the same
+    /// Print no summary; what --truth and --laws find is printed all the same
     #[arg(short = 'q', long)]
     pub quiet: bool,
 }

@@ -276,7 +276,7 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     if let Some(laws) = &laws {
         to_stderr(&format!("\n{}\n", laws.counts().summary()));
     }
-    if let Profiled::Merged(merging) = &profile.sink {
+    if let (false, Profiled::Merged(merging)) = (options.output.quiet, &profile.sink) {
         to_stderr(&format!("\n{}\n", merge::summary(merging.report())));
     }
     if let Some(watch) = &watch {

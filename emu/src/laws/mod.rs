@@ -50,6 +50,8 @@
 //!   software event is never throttled.
 //! * What the hazards H12, H13 and H21 would break: `docs/hazards.md` says of each hazard where it
 //!   is modelled, what provokes it and what it explains.
+//! * 36 and 37 of more than 1,024 stacks of a task in one entry, which only a kernel that is held
+//!   up by its own samples has.
 //! * 35 of the file's bytes and 47 of the written profile: tests read them back.
 //!
 //! * [`law`], [`hazard`], [`report`]: what is said. * [`moment`], [`view`], [`story`]: what is

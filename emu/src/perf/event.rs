@@ -120,6 +120,9 @@ fn others(name: &str) -> String {
     if !near.is_empty() {
         return format!("nearest: {}", near.join(", "));
     }
+    if let Some(call) = [ENTER, EXIT].into_iter().find_map(|prefix| name.strip_prefix(prefix)) {
+        return format!("Linux has no system call {call:?} on x86_64 or aarch64");
+    }
     let mut names: Vec<&str> = NAMES.iter().map(|(n, _)| *n).collect();
     names.sort_unstable();
     format!(
@@ -395,6 +398,8 @@ mod tests {
         }
         let error = parse("cycels", DEFAULTS).unwrap_err().to_string();
         assert_eq!(error, "unknown event \"cycels\"; nearest: cycles");
+        let error = parse("syscalls:sys_exit_frobnicate", DEFAULTS).unwrap_err().to_string();
+        assert!(error.ends_with("; Linux has no system call \"frobnicate\" on x86_64 or aarch64"));
         let error = parse("L1-dcache-loads", DEFAULTS).unwrap_err().to_string();
         assert!(error.contains("page-faults") && error.contains("sys_enter_NAME"), "{error}");
         let error = parse("cycles:q", DEFAULTS).unwrap_err().to_string();

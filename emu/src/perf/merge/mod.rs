@@ -56,6 +56,9 @@ pub struct Report {
     pub stacks: u64,
     /// Stacks that say again what another one, which a sample has, says of its thread and cookie.
     pub repeated: u64,
+    /// Samples whose chain ends where the cookie should follow: the context entry that it is was
+    /// one more than `kernel.perf_event_max_contexts_per_stack`.
+    pub cut: u64,
     /// Deferred samples without a stack, in the order in which they came.
     pub samples_alone: Vec<Orphan>,
     /// Stacks without a sample, by thread, cookie, and time.
@@ -128,6 +131,7 @@ impl Merger {
         chain: &[u64],
     ) -> Option<Vec<u64>> {
         self.report.samples += 1;
+        self.report.cut += u64::from(chain.last() == Some(&context::USER_DEFERRED));
         let cookie = cookie(chain)?;
         let mut merged = chain[..chain.len() - 2].to_vec();
         merged.push(context::USER);
@@ -246,5 +250,14 @@ mod tests {
         for chain in [&[][..], &[USER_DEFERRED], &[USER_DEFERRED, 1, 2], &[USER, 1]] {
             assert_eq!(cookie(chain), None, "{chain:x?}");
         }
+    }
+
+    #[test]
+    fn a_cookie_that_found_no_room_is_counted() {
+        let mut merger = Merger::default();
+        assert_eq!(merger.sample(Some(1), Some(9), &[KERNEL, 0x10, USER_DEFERRED]), None);
+        let report = merger.report();
+        assert_eq!((report.samples, report.merged, report.cut), (1, 0, 1));
+        assert_eq!(report.samples_alone, []);
     }
 }
