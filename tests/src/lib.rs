@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! catalogue ─► Harness ─► exec, Kernel, run ─► Outcome: records, stats, ending
-//!    │            └─ laws are checked whenever the guest is about to run   └─► symbols: chains by name
+//!    │            └─ laws are checked whenever        └─► symbols: chains by name
+//!    │               the guest is about to run
 //!    └─────► Program ─► target/release/emu as a process ─► Output          └─► bless: snapshots
 //!                                   └─► perf: what the installed perf makes of its profiles
 //! ```

@@ -198,8 +198,8 @@ pub struct Cpu {
     pub events: Context,
     /// Interrupts were off when they were last traced (`tracing_irq_cpu`).
     pub irqs_traced_off: bool,
-    /// The PMU counts: not from its interrupt on, until the return to what it hit, or, of user code,
-    /// until the handler is over and no NMI is masked; see [`PmuIrq::NmiLatched`].
+    /// The PMU counts: not from its interrupt on, until the return to what it hit, or, of user
+    /// code, until the handler is over and no NMI is masked; see [`PmuIrq::NmiLatched`].
     pub counting: bool,
     /// Kernel instructions since the last modelled branch.
     pub since_branch: u64,
