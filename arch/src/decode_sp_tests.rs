@@ -45,7 +45,8 @@ fn what_else_sets_the_stack_pointer() {
     // orr, eor sp,x9,#64; ld1, st1 post-indexed by a register
     let list = "3f017ab2 3f017ad2 e073c14c e0a3894c e007c30d";
     all(Arch::Aarch64, true, list);
-    // ld1 post-indexed by its size, of another base, not at all; tst; orr x1,x9,#64; ldr x1,[sp],#16
+    // ld1 post-indexed by its size, of another base, not at all; tst;
+    // orr x1,x9,#64; ldr x1,[sp],#16
     let list = "e073df4c e007df0d 2070c24c e073404c 3f017af2 21017ab2 e10741f8";
     all(Arch::Aarch64, false, list);
 }

@@ -9,9 +9,10 @@
 //!        └─► timeline: every step in words ─► laws: what holds at every step
 //! ```
 //!
-//! One concept a folder; dependencies point downwards in this list:
-//! [`cli`] → [`recording`] → [`show`] / [`export`] / [`deferred`] / [`laws`] → [`timeline`] → [`perf`] / [`kernel`] → [`loader`] → [`mem`] → [`engine`].
-//! [`numbers`] writes numbers for people. `unsafe` code and the name of the engine live in [`engine`] and in no other folder.
+//! One concept a folder; dependencies point downwards in this list: [`cli`] → [`recording`] →
+//! [`show`] / [`export`] / [`deferred`] / [`laws`] → [`timeline`] → [`perf`] / [`kernel`] →
+//! [`loader`] → [`mem`] → [`engine`]. [`numbers`] writes numbers for people. `unsafe` code and the
+//! name of the engine live in [`engine`] and in no other folder.
 
 pub mod cli;
 pub mod deferred;

@@ -18,7 +18,7 @@ use emu::laws::report::Counts;
 use emu::laws::{Handle, Settings};
 use emu::perf::event::{self, Defaults};
 use emu::perf::pmu::Counter;
-use emu::perf::record::{EventKind, Rate, Record, Sample, Session, UserStack};
+use emu::perf::record::{Event, EventKind, Rate, Record, Sample, Session, UserStack};
 use emu::symbols::Functions;
 
 use crate::{catalogue, laws};
@@ -315,47 +315,11 @@ impl Harness {
     ///
     /// If the guest cannot be started.
     pub fn start(&self, what: &str) -> Kernel {
-        let program = Program {
-            host: self.host.clone(),
-            path: self.path.clone(),
-            args: std::iter::once(&self.path).chain(&self.args).map(|a| a.clone().into()).collect(),
-            env: ["PATH=/usr/bin:/bin", "HOME=/", "LANG=C", "TERM=dumb"].map(Vec::from).into(),
-            root: self.root.clone(),
-            cwd: "/".to_owned(),
-            seed: self.seed,
-            aslr: self.aslr,
-            stdout_is_taken: false,
-        };
-        let config = Config {
-            pmu_irq: self.pmu_irq,
-            boot_time: 1_700_000_000_000_000_000,
-            max_instructions: self.max_instructions,
-            cpus: self.cpus,
-            ..Config::default()
-        };
-        let defaults = Defaults {
-            rate: self.rate,
-            explicit: true,
-            callchain: self.callchain,
-            exclude_callchain_user: self.exclude_callchain_user,
-            exclude_callchain_kernel: self.exclude_callchain_kernel,
-            defer: self.defer,
-            user_stack: self.user_stack,
-            max_stack: self.max_stack,
-        };
-        let events = event::parse(&self.events, defaults).unwrap_or_else(|e| panic!("{what}: {e}"));
-        let session = |arch| Session {
-            arch,
-            events,
-            cpus: self.cpus,
-            wide: if self.wide { u64::MAX >> (64 - self.cpus) } else { 0 },
-            switches: false,
-            no_inherit: false,
-            cmdline: vec!["emu".to_owned()],
-            kernel_symbols: symbols::all(arch),
-        };
-        let mut state =
-            exec::exec(&program, config, session).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let events = event::parse(&self.events, self.defaults());
+        let events = events.unwrap_or_else(|e| panic!("{what}: {e}"));
+        let session = |arch| self.session(arch, events);
+        let state = exec::exec(&self.program(), self.config(), session);
+        let mut state = state.unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_eq!(state.arch, self.arch, "{what}");
         // Probes of user code by name are of programs that are loaded where they were linked.
         let find = |name: &str| {
@@ -374,6 +338,60 @@ impl Harness {
             state.task.fds.replace(fd, null, false, 3).unwrap_or_else(|e| panic!("{what}: {e}"));
         }
         Kernel::new(state)
+    }
+
+    /// What is run.
+    fn program(&self) -> Program {
+        Program {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            args: std::iter::once(&self.path).chain(&self.args).map(|a| a.clone().into()).collect(),
+            env: ["PATH=/usr/bin:/bin", "HOME=/", "LANG=C", "TERM=dumb"].map(Vec::from).into(),
+            root: self.root.clone(),
+            cwd: "/".to_owned(),
+            seed: self.seed,
+            aslr: self.aslr,
+            stdout_is_taken: false,
+        }
+    }
+
+    /// On which machine.
+    fn config(&self) -> Config {
+        Config {
+            pmu_irq: self.pmu_irq,
+            boot_time: 1_700_000_000_000_000_000,
+            max_instructions: self.max_instructions,
+            cpus: self.cpus,
+            ..Config::default()
+        }
+    }
+
+    /// What holds for events that do not say.
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            rate: self.rate,
+            explicit: true,
+            callchain: self.callchain,
+            exclude_callchain_user: self.exclude_callchain_user,
+            exclude_callchain_kernel: self.exclude_callchain_kernel,
+            defer: self.defer,
+            user_stack: self.user_stack,
+            max_stack: self.max_stack,
+        }
+    }
+
+    /// What is sampled.
+    fn session(&self, arch: Arch, events: Vec<Event>) -> Session {
+        Session {
+            arch,
+            events,
+            cpus: self.cpus,
+            wide: if self.wide { u64::MAX >> (64 - self.cpus) } else { 0 },
+            switches: false,
+            no_inherit: false,
+            cmdline: vec!["emu".to_owned()],
+            kernel_symbols: symbols::all(arch),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! catalogue ─► Harness ─► exec, Kernel, run ─► Outcome: records, stats, ending
-//!    │            └─ laws are checked whenever the guest is about to run   └─► symbols: chains by name
+//!    │            └─ laws are checked whenever        └─► symbols: chains by name
+//!    │               the guest is about to run
 //!    └─────► Program ─► target/release/emu as a process ─► Output          └─► bless: snapshots
 //!                                   └─► perf: what the installed perf makes of its profiles
 //! ```
@@ -19,6 +20,7 @@
 //! * [`generator`]: random programs that know their own stack.
 //! * [`latency`]: how long deferred stacks take, in virtual time.
 //! * [`perf`]: the installed `perf`.
+//! * [`scratch()`]: directories for the files of tests.
 //! * [`bless`]: expected texts kept in files.
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
@@ -33,6 +35,7 @@ pub mod latency;
 pub mod laws;
 pub mod perf;
 pub mod program;
+mod scratch;
 pub mod symbols;
 pub mod trace;
 pub mod verdicts;
@@ -40,6 +43,8 @@ pub mod verdicts;
 use std::path::{Path, PathBuf};
 
 use guests::Catalogue;
+
+pub use crate::scratch::scratch;
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
@@ -50,12 +55,4 @@ pub fn root() -> PathBuf {
 /// The catalogue of guests.
 pub fn catalogue() -> Catalogue {
     Catalogue::load(&root().join("guests")).unwrap_or_else(|e| panic!("{e}"))
-}
-
-/// An empty directory of this name for a test's files, below cargo's directory for such.
-pub fn scratch(name: &str) -> PathBuf {
-    let dir = root().join("target/tmp").join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-    dir
 }

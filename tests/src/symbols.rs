@@ -16,8 +16,8 @@ use crate::harness::Outcome;
 /// 2x  raw_syscalls:sys_enter  trace_syscall_enter <- do_syscall_64 | sys_getpid <- inner
 /// ```
 ///
-/// Innermost first, the kernel's part before the bar. What has no name is `[unknown]` in a
-/// mapped file, else an address. A name that comes several times in a row is counted: `deep (126 times)`.
+/// Innermost first, the kernel's part before the bar. What has no name is `[unknown]` in a mapped
+/// file, else an address. A name that comes several times in a row is counted: `deep (126 times)`.
 pub fn chains(outcome: &Outcome) -> String {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for_each(outcome, |s, chain| {

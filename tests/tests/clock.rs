@@ -14,9 +14,7 @@ use tests::scratch;
 
 /// A run whose entries are about 50 µs apart, by the timestamp design.
 fn run(clock: &[&str]) -> Finished {
-    // The tests run at the same time.
-    let dir = scratch(&format!("clock{}", clock.concat()));
-    let profile = dir.join("profile").display().to_string();
+    let profile = scratch("clock").join("profile").display().to_string();
     let words = ["run", "-o", &profile, "--laws", "--call-graph", "fp,defer"];
     let guest = ["-e", "raw_syscalls:sys_enter", "-c", "1", "golden-fp", "sys", "3"];
     let words = [&words[..], &["--deferred", "timestamp"], clock, &guest].concat();

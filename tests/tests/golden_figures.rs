@@ -363,8 +363,8 @@ fn kernel_chains_are_those_of_the_recordings() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Signals from interrupts. Of what was recorded, wake-ups and other tasks' turns are left out: they
-/// are of tasks that a run has not.
+/// Signals from interrupts. Of what was recorded, wake-ups and other tasks' turns are left out:
+/// they are of tasks that a run has not.
 #[test]
 fn signal_sched_defer() {
     let events = "raw_syscalls:sys_enter,raw_syscalls:sys_exit,signal:signal_deliver,\
@@ -387,7 +387,8 @@ fn signal_sched_defer() {
     assert_eq!((figures.without_record, figures.longest), (1, 12), "{text}");
 }
 
-/// Two threads under a timer: each cookie has its record, the longest stacks are the first thread's.
+/// Two threads under a timer: each cookie has its record, the longest stacks are the first
+/// thread's.
 #[test]
 fn cpuclock_defer_thr() {
     let text = Capture { form: Form::Records, ..CHAINS[0] }.text_of_run();

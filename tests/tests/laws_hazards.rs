@@ -1,6 +1,6 @@
-//! Hazards of Linux 7.3 that need a cancelling on another CPU at a certain step (H8, H9, H10,
-//! H19), or memory that is not to be had (H5, H15): two paths of one machine are moved step by step, one as the traced task, one as the
-//! tracer's, and what breaks is reported with its hazard.
+//! Hazards of Linux 7.3 that need a cancelling on another CPU at a certain step (H8, H9, H10, H19),
+//! or memory that is not to be had (H5, H15): two paths of one machine are moved step by step, one
+//! as the traced task, one as the tracer's, and what breaks is reported with its hazard.
 
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 

@@ -1,5 +1,5 @@
-//! Several tasks on several CPUs: what the guest sees, what is recorded, and that both are the same every
-//! time.
+//! Several tasks on several CPUs: what the guest sees, what is recorded, and that both are the same
+//! every time.
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,8 +119,8 @@ fn tasks_and_cpus_count_the_same() {
     }
 }
 
-/// Cookies name one stack each, whichever CPU the task returns on; a task that ends leaves its last record
-/// to the CPUs' events alone, behind its EXIT record (E-17).
+/// Cookies name one stack each, whichever CPU the task returns on; a task that ends leaves its last
+/// record to the CPUs' events alone, behind its EXIT record (E-17).
 #[test]
 fn cookies_of_several_tasks() {
     for cpus in [1, 3] {

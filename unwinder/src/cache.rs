@@ -1,12 +1,13 @@
 //! Answers of tables by address, so that they are read once.
 //!
 //! ```text
-//! address, set of modules, table ─► briefs  4096 × 2 × 32 bytes   nearly all answers, and their lack
-//!                                ─► rows      64 × 0.6 KB         rows that are not short
+//! address, set of modules, table ─► briefs  4096 × 2 × 32 bytes  nearly all answers, or their lack
+//!                                ─► rows      64 × 0.6 KB        rows that are not short
 //! ```
 //!
-//! Of fixed size: an answer takes the place of another one. Two briefs share a place, and a
-//! cache line. A set of modules does not change ([`crate::Modules::generation`]), so that nothing here grows old.
+//! Of fixed size: an answer takes the place of another one. Two briefs share a place, and a cache
+//! line. A set of modules does not change ([`crate::Modules::generation`]), so that nothing here
+//! grows old.
 
 use crate::LookupAddress;
 use crate::brief::Brief;

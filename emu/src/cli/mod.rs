@@ -13,14 +13,14 @@
 //! ```
 //!
 //! One file a subcommand ([`run`], [`record`], [`replay`], [`mod@test`], [`check`], [`show`],
-//! [`explain`], [`merge`], [`guests`], [`points`]);
-//! [`options`] holds the command line, which [`reading`] reads, [`output`] the way errors and the profile go out,
-//! [`files`] opens what people name, [`outputs`] keeps what is written apart, [`notes`] tells which options change nothing, [`world`] finds the guest, [`words`] keeps options in a
-//! recording, [`outcome`] compares what came of one, [`extract`] writes its files.
-//! [`session`] has the words of a second session, [`beside`] its profile.
-//! [`death`], [`summary`], [`tally`] and [`place`] make the reports on standard error,
-//! [`timeline`] is the run's story, [`laws`] watches over it, [`columns`] lays out code beside unwind rows.
-//! Only what was asked for goes to standard output.
+//! [`explain`], [`merge`], [`guests`], [`points`]); [`options`] holds the command line, which
+//! [`reading`] reads, [`output`] the way errors and the profile go out, [`files`] opens what people
+//! name, [`outputs`] keeps what is written apart, [`notes`] tells which options change nothing,
+//! [`world`] finds the guest, [`words`] keeps options in a recording, [`outcome`] compares what
+//! came of one, [`extract`] writes its files. [`session`] has the words of a second session,
+//! [`beside`] its profile. [`death`], [`summary`], [`tally`] and [`place`] make the reports on
+//! standard error, [`timeline`] is the run's story, [`laws`] watches over it, [`columns`] lays out
+//! code beside unwind rows. Only what was asked for goes to standard output.
 
 pub mod beside;
 pub mod check;

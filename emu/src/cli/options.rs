@@ -266,9 +266,9 @@ pub struct SamplingOptions {
     pub callchain: bool,
     /// How to record callchains: fp (by frame pointer, at the sample); dwarf or dwarf,SIZE (SIZE
     /// bytes of the user stack and the registers in each sample, for perf to unwind; 8192 if not
-    /// given, at most 65528); sframe (at the sample, by the program's SFrame section first); fp,defer (the
-    /// user part on the way back to user mode, as Linux 7.3 does on x86_64); sframe,defer (there,
-    /// by the SFrame section first, as proposed for both architectures)
+    /// given, at most 65528); sframe (at the sample, by the program's SFrame section first);
+    /// fp,defer (the user part on the way back to user mode, as Linux 7.3 does on x86_64);
+    /// sframe,defer (there, by the SFrame section first, as proposed for both architectures)
     #[arg(long, value_name = "HOW", value_parser = call_graph,
         conflicts_with = "no_call_graph")]
     pub call_graph: Option<CallGraph>,

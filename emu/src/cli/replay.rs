@@ -29,7 +29,7 @@ use crate::kernel::task::Ending;
 use crate::kernel::vfs::RealHost;
 use crate::numbers::grouped;
 use crate::recording::file::MAX_FILE;
-use crate::recording::manifest::{Entry, Manifest};
+use crate::recording::manifest::{Entry, Expected, Manifest};
 use crate::recording::text::Text;
 use crate::recording::{Recording, Replayer, VERSION};
 
@@ -219,58 +219,69 @@ fn compare(
     if ran.ending == Ending::Interrupted {
         return Ok(());
     }
+    let (before, now) = comparable(manifest, ran, replayer, overrides);
+    if !overrides.is_empty() && !quiet {
+        let list: Vec<String> = overrides.iter().map(Override::to_string).collect();
+        complain(&format!("changed for this replay: {}", list.join("; ")));
+    }
+    let differences = outcome::differences(&outcome::facts(&before), &outcome::facts(&now));
+    if !differences.is_empty() && overrides.is_empty() {
+        return Err(not_as_recorded(manifest, &differences));
+    }
+    if !quiet {
+        let profile = before.profile.is_some();
+        complain(&match (differences.is_empty(), overrides.is_empty()) {
+            (true, unchanged) => as_recorded(unchanged, profile).to_owned(),
+            (false, _) => format!("not as recorded: {}", differences.join("; ")),
+        });
+    }
+    Ok(())
+}
+
+/// What was recorded and what came of it now, each without what cannot be compared: a profile
+/// that is not whole, and what `overrides` change.
+fn comparable(
+    manifest: &Manifest,
+    ran: &Ran,
+    replayer: &Replayer,
+    overrides: &[Override],
+) -> (Expected, Expected) {
     let mut before = manifest.expected.clone();
     let mut now = expected(ran, replayer.output());
     if before.profile.is_none() {
         now.profile = None;
     }
     if !overrides.is_empty() {
-        let list: Vec<String> = overrides.iter().map(Override::to_string).collect();
-        if !quiet {
-            complain(&format!("changed for this replay: {}", list.join("; ")));
-        }
         for outcome in [&mut before, &mut now] {
             outcome.samples.clear();
             outcome.profile = None;
         }
     }
-    let differences = outcome::differences(&outcome::facts(&before), &outcome::facts(&now));
-    match (differences.is_empty(), overrides.is_empty()) {
-        (true, _) if quiet => Ok(()),
-        (true, true) if before.profile.is_none() => {
-            complain(
-                "as recorded: end, output and instructions (the recording was interrupted, \
-                      its profile is not compared)",
-            );
-            Ok(())
-        }
-        (true, true) => {
-            complain("as recorded: end, output, instructions and profile, byte for byte");
-            Ok(())
-        }
+    (before, now)
+}
+
+/// What was compared, where all of it was as recorded. `unchanged`: no option changed the run;
+/// `profile`: the recording has one.
+const fn as_recorded(unchanged: bool, profile: bool) -> &'static str {
+    match (unchanged, profile) {
+        (true, true) => "as recorded: end, output, instructions and profile, byte for byte",
         (true, false) => {
-            complain("as recorded: end, output and instructions");
-            Ok(())
+            "as recorded: end, output and instructions (the recording was interrupted, \
+                      its profile is not compared)"
         }
-        (false, false) => {
-            if !quiet {
-                complain(&format!("not as recorded: {}", differences.join("; ")));
-            }
-            Ok(())
-        }
-        (false, true) => {
-            let by = match manifest.emu == env!("CARGO_PKG_VERSION") {
-                true => String::new(),
-                false => format!(
-                    " (emu {} recorded it, this is emu {})",
-                    manifest.emu,
-                    env!("CARGO_PKG_VERSION")
-                ),
-            };
-            let message = format!("not as recorded{by}: {}", differences.join("; "));
-            Err(Failure::new(status::FAILURE, message))
-        }
+        (false, _) => "as recorded: end, output and instructions",
     }
+}
+
+/// The run was to be as recorded, and was not.
+fn not_as_recorded(manifest: &Manifest, differences: &[String]) -> Failure {
+    let own = env!("CARGO_PKG_VERSION");
+    let by = match manifest.emu == own {
+        true => String::new(),
+        false => format!(" (emu {} recorded it, this is emu {own})", manifest.emu),
+    };
+    let message = format!("not as recorded{by}: {}", differences.join("; "));
+    Failure::new(status::FAILURE, message)
 }
 
 /// What is in a recording, for people.

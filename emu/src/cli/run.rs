@@ -106,6 +106,31 @@ impl Job<'_> {
             None => Ok(()),
         }
     }
+
+    /// Opens what the profile is written to, and sees that the kernel's symbols can be written
+    /// beside it.
+    fn open_output(&self) -> Result<Option<Output>, Failure> {
+        let format = self.options.output.format;
+        let output = self.destination.open(format)?;
+        if let (Format::PerfData, Some(beside)) = (format, self.destination.beside(kallsyms_of)) {
+            files::check_output(&beside).map_err(|why| {
+                let message =
+                    format!("cannot write the kernel's symbols to {}: {why}", beside.display());
+                Failure::new(status::FAILURE, message)
+            })?;
+        }
+        Ok(output)
+    }
+
+    /// Writes the kernel's symbols beside a profile that does not hold them by name.
+    fn write_kallsyms(&self, kernel: &Kernel) -> Result<(), ExportError> {
+        match (self.options.output.format, self.destination.regular_file()) {
+            (Format::PerfData, Some(file)) => kernel
+                .with(|s| kallsyms::write_beside(file, &s.perf.main.session.kernel_symbols))
+                .map(drop),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A run that was.
@@ -228,15 +253,7 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     if !options.output.quiet {
         notes::without_effect(&options.sampling).iter().for_each(|note| complain(note));
     }
-    let format = options.output.format;
-    let output = destination.open(format)?;
-    if let (Format::PerfData, Some(beside)) = (format, destination.beside(kallsyms_of)) {
-        files::check_output(&beside).map_err(|why| {
-            let message =
-                format!("cannot write the kernel's symbols to {}: {why}", beside.display());
-            Failure::new(status::FAILURE, message)
-        })?;
-    }
+    let output = job.open_output()?;
     let watch = match options.sampling.truth {
         true => Some(watch(&mut state, world, destination)?),
         false => None,
@@ -253,26 +270,15 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     });
     let finished = profile.sink.finish().and(beside.finish());
     let told = timeline.map_or(Ok(()), |t| options.timeline.finish(&t));
-    let kallsyms = match (format, destination.regular_file()) {
-        (Format::PerfData, Some(file)) => kernel
-            .with(|s| kallsyms::write_beside(file, &s.perf.main.session.kernel_symbols))
-            .map(drop),
-        _ => Ok(()),
-    };
+    let kallsyms = job.write_kallsyms(&kernel);
 
     kernel.with(|state| {
-        let shown = profile_of(format, destination, finished.is_ok(), world.root(state));
+        let whole = finished.is_ok();
+        let shown = profile_of(options.output.format, destination, whole, world.root(state));
         let broken = laws.as_ref().is_some_and(|l| l.fatal().is_some());
         report(state, options, world, &outcome, broken, shown, &mut profile.tally);
+        report_sessions(state, &beside, options.output.quiet);
     });
-    if !options.output.quiet {
-        to_stderr(&kernel.with(|s| beside.summary(s)));
-    }
-    if let (false, tracers) = (options.output.quiet, kernel.with(|s| deferring::summary(s)))
-        && !tracers.is_empty()
-    {
-        to_stderr(&format!("\n{tracers}"));
-    }
     if let Some(laws) = &laws {
         to_stderr(&format!("\n{}\n", laws.counts().summary()));
     }
@@ -294,6 +300,18 @@ pub fn execute(job: Job, stop: &Stop) -> Result<Ran, Failure> {
     let digest = profile.digest.map(ProfileDigest::finish).transpose()?;
     let digests = beside.digests()?;
     Ok(kernel.with(|state| Ran::of(state, ending, stop, digest, digests)))
+}
+
+/// The sessions beside the main one, and who asked for deferred stacks.
+fn report_sessions(state: &State, beside: &Beside, quiet: bool) {
+    if quiet {
+        return;
+    }
+    to_stderr(&beside.summary(state));
+    let tracers = deferring::summary(state);
+    if !tracers.is_empty() {
+        to_stderr(&format!("\n{tracers}"));
+    }
 }
 
 /// What the unwinders made of the samples.

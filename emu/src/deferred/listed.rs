@@ -102,8 +102,8 @@ pub async fn init(k: &Kernel, tracer: Tracer) -> Result<WorkId, Errno> {
     Ok(id)
 }
 
-/// A tracer goes away: unlinked under the mutex, so that no callback of it runs any more. Tasks that have
-/// asked keep their work queued.
+/// A tracer goes away: unlinked under the mutex, so that no callback of it runs any more. Tasks
+/// that have asked keep their work queued.
 pub async fn cancel(k: &Kernel, work: WorkId) {
     lock::lock(k, Point::CancelK4).await;
     k.step(Point::CancelK5, |s| s.unwind.unlink(work)).await;

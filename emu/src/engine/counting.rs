@@ -418,8 +418,8 @@ impl Counts {
     }
 
     /// A block, decoded from `code()` if it is new; `enters_function` says of the target of a
-    /// direct jump at its end whether a function starts there. The fast path counts it from now on if
-    /// it can.
+    /// direct jump at its end whether a function starts there. The fast path counts it from now on
+    /// if it can.
     pub fn get_or_decode(
         &mut self,
         hot: &mut Hot,

@@ -21,10 +21,10 @@
 //! body               all else
 //! ```
 //!
-//! The first that applies holds. Behind a system call that ends its function, where a thread
-//! is while the kernel works, the point is that of the call. That a `pop` behind a call removes an argument, or a jump to
-//! a register is one of a `switch`, the shape does not say: rare, and they count as frame work
-//! only in a block that leaves the function.
+//! The first that applies holds. Behind a system call that ends its function, where a thread is
+//! while the kernel works, the point is that of the call. That a `pop` behind a call removes an
+//! argument, or a jump to a register is one of a `switch`, the shape does not say: rare, and they
+//! count as frame work only in a block that leaves the function.
 
 use std::collections::HashMap;
 use std::ops::Range;

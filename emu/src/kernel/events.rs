@@ -42,7 +42,8 @@ impl State {
         &context.instances[slot.index]
     }
 
-    /// Whether there is such an instance. A path that was preempted may go on where other events are open.
+    /// Whether there is such an instance. A path that was preempted may go on where other events
+    /// are open.
     pub fn is_there(&self, slot: Slot) -> bool {
         let context = if slot.of_cpu { &self.cpu.events } else { &self.task.events };
         context.instances.get(slot.index).is_some_and(|instance| !instance.switch.gone)

@@ -13,15 +13,14 @@ use crate::kernel::image::{self, ImageError, Loaded, Request};
 use crate::kernel::kstack::KernelStack;
 use crate::kernel::machine::Others;
 use crate::kernel::process::Process;
-use crate::kernel::signal::Signals;
 use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
 use crate::kernel::symbols::Named;
-use crate::kernel::task::{DEFAULT_LIMITS, Image, KernelThread, Place, Task, TaskId};
+use crate::kernel::task::{DEFAULT_LIMITS, KernelThread, Place, Task, TaskId};
 use crate::kernel::unwind::{NotBuilt, Unwind};
-use crate::kernel::vfs::{FdTable, Host, RealHost, Tree, Vfs};
+use crate::kernel::vfs::{FdTable, File, Host, RealHost, Tree, Vfs};
 use crate::loader::stack::StackError;
 use crate::loader::{FileError, LoadError};
-use crate::mem::mm::MmId;
+use crate::mem::mm::{Mm, MmId};
 use crate::perf::context::Context;
 use crate::perf::record::{Record, Session};
 use crate::perf::session::{Perf, SessionId};
@@ -128,73 +127,33 @@ pub fn exec_on(
     config: Config,
     make_session: impl FnOnce(Arch) -> Session,
 ) -> Result<State, ExecError> {
-    let fail = |source| ExecError::Load(FileError { path: program.host.clone(), source });
     host.check_program(&program.host)?;
-    let (root, cwd, exe) = (program.root.clone(), program.cwd.clone(), program.path.clone());
-    let mut tree = Tree::new(host.clone(), root, cwd, exe);
-    let file =
-        tree.adopt(&program.path, &program.host).map_err(|e| fail(LoadError::from_io(&e)))?;
-    tree.exe = file.object.name();
-    let arch = image::arch_of(&file).map_err(fail)?;
+    let (tree, file) = find(host.clone(), program)?;
+    let arch = image::arch_of(&file).map_err(|source| unloadable(program, source))?;
     let mut arena = Arena::new()?;
     let core = Engine::new(arch, &mut arena)?;
-    let mut task_random = SplitMix64(program.seed ^ 1);
-    let mut random = [0; 16];
-    task_random.fill(&mut random);
-    let request = Request {
-        file: &file,
-        path: program.path.as_bytes(),
-        args: &program.args,
-        env: &program.env,
-        ids: (USER, USER),
-        limits: &DEFAULT_LIMITS,
-        aslr: program.aslr,
-        random,
-        mm: MmId(1),
-    };
     let cpus = config.cpus.clamp(1, MOST_CPUS);
     let stacks = Stacks::new(arch, cpus, &mut arena).ok_or(ExecError::Memory)?;
-    let loaded = image::load(&request, &config, &mut arena)
-        .map_err(|source| ExecError::of_image(source, &program.host))?;
+    let mut random = SplitMix64(program.seed ^ 1);
+    let loaded = load(program, &file, &mut random, &config, &mut arena)?;
     let session = make_session(arch);
-    let task = first_task(program, &loaded, stacks.first, task_random, &session);
-    let mut state = State {
+    let task = first_task(program, &loaded, stacks.first, random, &session);
+    let others =
+        Others { last_task: FIRST.0 + cpus, last_mm: 1, last_pid: PID, ..Others::default() };
+    let parts = Parts {
         arch,
         arena,
         core: Box::new(core),
         cpu: Box::new(Cpu::new(0, stacks.nmi0, IDLE_0)),
         mm: Box::new(loaded.mm),
         task: Box::new(task),
-        others: Others {
-            last_task: FIRST.0 + cpus,
-            last_mm: 1,
-            last_pid: PID,
-            ..Others::default()
-        },
-        horizon: u64::MAX,
-        gives_way: false,
-        engine_task: FIRST,
-        engine_mm: MmId(1),
-        first: PID,
-        ending: None,
-        failure: None,
-        zombies: Default::default(),
-        pipes: 0,
+        others,
         vfs: Vfs::new(host, tree),
         perf: Perf::new(session),
-        overflows: Default::default(),
-        unwind: Unwind::new(Rc::new(NotBuilt)),
-        tracers: Vec::new(),
         config,
         random: SplitMix64(program.seed),
-        unsupported: Default::default(),
-        observer: None,
-        timeline: None,
-        stats: Stats::default(),
     };
-    state.cpu.current = FIRST;
-    state.cpu.fpu_owner = Some(FIRST);
-    state.task.fpu_cpu = Some(0);
+    let mut state = parts.assemble();
     for (id, (nmi, stack)) in stacks.others.into_iter().enumerate() {
         state.add_idle_task(id as u32, nmi, stack);
     }
@@ -204,6 +163,101 @@ pub fn exec_on(
     state.assign_counters();
     state.start_tick();
     Ok(state)
+}
+
+/// `program` cannot be loaded.
+fn unloadable(program: &Program, source: LoadError) -> ExecError {
+    ExecError::Load(FileError { path: program.host.clone(), source })
+}
+
+/// The files that the guest sees, and `program`'s among them.
+fn find(host: Rc<dyn Host>, program: &Program) -> Result<(Tree, Rc<File>), ExecError> {
+    let (root, cwd, exe) = (program.root.clone(), program.cwd.clone(), program.path.clone());
+    let mut tree = Tree::new(host, root, cwd, exe);
+    let file = tree
+        .adopt(&program.path, &program.host)
+        .map_err(|e| unloadable(program, LoadError::from_io(&e)))?;
+    tree.exe = file.object.name();
+    Ok((tree, file))
+}
+
+/// `program` in memory; `random` gives its `AT_RANDOM`.
+fn load(
+    program: &Program,
+    file: &Rc<File>,
+    random: &mut SplitMix64,
+    config: &Config,
+    arena: &mut Arena,
+) -> Result<Loaded, ExecError> {
+    let mut chosen = [0; 16];
+    random.fill(&mut chosen);
+    let request = Request {
+        file,
+        path: program.path.as_bytes(),
+        args: &program.args,
+        env: &program.env,
+        ids: (USER, USER),
+        limits: &DEFAULT_LIMITS,
+        aslr: program.aslr,
+        random: chosen,
+        mm: MmId(1),
+    };
+    image::load(&request, config, arena)
+        .map_err(|source| ExecError::of_image(source, &program.host))
+}
+
+/// What a machine is put together from; the rest of it begins empty.
+struct Parts {
+    arch: Arch,
+    arena: Arena,
+    core: Box<Engine>,
+    cpu: Box<Cpu>,
+    mm: Box<Mm>,
+    task: Box<Task>,
+    others: Others,
+    vfs: Vfs,
+    perf: Perf,
+    config: Config,
+    random: SplitMix64,
+}
+
+impl Parts {
+    /// The machine, whose CPU 0 runs the first task.
+    fn assemble(self) -> State {
+        let Parts { arch, arena, core, mut cpu, mm, mut task, .. } = self;
+        cpu.current = FIRST;
+        cpu.fpu_owner = Some(FIRST);
+        task.fpu_cpu = Some(0);
+        State {
+            arch,
+            arena,
+            core,
+            cpu,
+            mm,
+            task,
+            others: self.others,
+            horizon: u64::MAX,
+            gives_way: false,
+            engine_task: FIRST,
+            engine_mm: MmId(1),
+            first: PID,
+            ending: None,
+            failure: None,
+            zombies: Default::default(),
+            pipes: 0,
+            vfs: self.vfs,
+            perf: self.perf,
+            overflows: Default::default(),
+            unwind: Unwind::new(Rc::new(NotBuilt)),
+            tracers: Vec::new(),
+            config: self.config,
+            random: self.random,
+            unsupported: Default::default(),
+            observer: None,
+            timeline: None,
+            stats: Stats::default(),
+        }
+    }
 }
 
 /// The first task.
@@ -244,7 +298,7 @@ impl State {
         let task = TaskId(IDLE_0.0 + id);
         let comm = format!("swapper/{id}").into_bytes();
         let place = if id == 0 { Place::Off(0) } else { Place::Running(id) };
-        let mut idle = empty_task(task, comm, stack, place);
+        let mut idle = Task::empty(task, comm, stack, place);
         idle.affinity = 1 << id;
         idle.kernel_thread = Some(KernelThread::Idle);
         self.others.tasks.insert(task, Box::new(idle));
@@ -273,7 +327,7 @@ impl State {
             pid: tid,
             tid,
             kernel_thread: Some(what),
-            ..empty_task(id, comm, stack, Place::Queued(0))
+            ..Task::empty(id, comm, stack, Place::Queued(0))
         };
         let comm = thread.name();
         let record = Record::Comm { pid: tid, tid, time: 0, cpu: 0, comm, exec: false };
@@ -310,63 +364,6 @@ impl State {
     }
 }
 
-/// A task with nothing.
-fn empty_task(id: TaskId, comm: Vec<u8>, stack: KernelStack, place: Place) -> Task {
-    Task {
-        id,
-        process: Rc::default(),
-        events: Context::default(),
-        hw: None,
-        out: Default::default(),
-        place,
-        affinity: u64::MAX,
-        waiting: None,
-        block: None,
-        moved: 0,
-        deadline: None,
-        fpu_cpu: None,
-        uprobe: None,
-        at_entry: false,
-        step_over: None,
-        debug_step: None,
-        returns: Vec::new(),
-        paged_out: None,
-        kernel_thread: None,
-        mm: None,
-        fds: FdTable::default(),
-        cwd: Rc::default(),
-        dead: false,
-        times: Default::default(),
-        vfork: false,
-        pid: 0,
-        tid: 0,
-        ppid: 0,
-        uid: 0,
-        gid: 0,
-        comm,
-        stack,
-        work: Default::default(),
-        works: Default::default(),
-        unwind: Default::default(),
-        exiting: false,
-        signals: Signals::default(),
-        caught: None,
-        tls: 0,
-        gs_base: 0,
-        orig_nr: u64::MAX,
-        restart_value: 0,
-        clear_child_tid: 0,
-        robust_list: (0, 0),
-        rseq: None,
-        limits: DEFAULT_LIMITS,
-        umask: 0o022,
-        ending: None,
-        random: SplitMix64(0),
-        image: Image::default(),
-        vdso_sigreturn: 0,
-    }
-}
-
 /// The task that is in user mode when the run begins.
 fn first_task(
     program: &Program,
@@ -400,7 +397,7 @@ fn first_task(
         random,
         image: loaded.image.clone(),
         vdso_sigreturn: loaded.vdso_sigreturn,
-        ..empty_task(FIRST, comm_of(&program.path), stack, Place::Running(0))
+        ..Task::empty(FIRST, comm_of(&program.path), stack, Place::Running(0))
     }
 }
 

@@ -11,11 +11,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use arch::Errno;
+use arch::{Errno, Regs};
 
 use crate::kernel::kstack::{KernelContext, KernelStack};
 use crate::kernel::machine::UserHw;
-use crate::kernel::process::{CpuTime, Process};
+use crate::kernel::process::{Process, Shared};
 use crate::kernel::symbols::{Function, Named};
 use crate::kernel::task::{Place, SwitchedOut, Task, TaskId};
 use crate::kernel::wait::Wait;
@@ -78,6 +78,13 @@ pub struct CloneArgs {
     pub exit_signal: u8,
 }
 
+impl CloneArgs {
+    /// Whether any bit of `flags` is set.
+    const fn has(self, flags: u64) -> bool {
+        self.flags & flags != 0
+    }
+}
+
 /// `kernel_clone`: the child's thread id, or why there is none.
 pub async fn clone(k: &Kernel, args: CloneArgs) -> Result<u32, Errno> {
     k.enter(&[Named::KernelClone, Named::CopyProcess]).await;
@@ -89,7 +96,7 @@ pub async fn clone(k: &Kernel, args: CloneArgs) -> Result<u32, Errno> {
         Ok(child) => {
             let tid = k.step(Point::ForkDone, |s| s.announce_fork(child, args)).await;
             k.step(Point::ForkWake, |s| s.enqueue(child)).await;
-            if args.flags & flag::VFORK != 0 {
+            if args.has(flag::VFORK) {
                 vfork_wait(k, child).await;
             }
             Ok(tid)
@@ -118,116 +125,26 @@ impl State {
     /// Makes the child: it can run, and is in no queue yet.
     fn copy_process(&mut self, args: CloneArgs) -> Result<TaskId, Errno> {
         check(args)?;
-        let flags = args.flags;
-        let live = self.tasks().count();
-        if live >= MOST_TASKS {
+        if self.tasks().count() >= MOST_TASKS {
             return Err(Errno::EAGAIN);
         }
         self.others.last_task += 1;
         let id = TaskId(self.others.last_task);
         let stack =
             KernelStack::new(stack_base(self.arch, id), &mut self.arena).ok_or(Errno::ENOMEM)?;
-        let mm = match flags & flag::VM != 0 {
-            true => {
-                self.mm.users += 1;
-                self.mm.id
-            }
-            false => {
-                let made = self.copy_mm();
-                if made.is_err() {
-                    stack.free(&mut self.arena);
-                }
-                made?
-            }
-        };
+        let mm = self.child_mm(args).inspect_err(|_| stack.free(&mut self.arena))?;
         let tid = self.next_pid();
-        let is_thread = flags & flag::THREAD != 0;
-        let parent = &self.task;
-        let process = match is_thread {
-            true => parent.process.clone(),
-            false => Rc::new(RefCell::new(Process {
-                pid: tid,
-                parent: match flags & flag::PARENT != 0 {
-                    true => parent.process.borrow().parent,
-                    false => parent.pid,
-                },
-                group: parent.process.borrow().group,
-                exit_signal: args.exit_signal,
-                ..Process::default()
-            })),
-        };
+        let process = self.child_process(args, tid);
         process.borrow_mut().live += 1;
-        let events = self.inherited_events(is_thread);
-        let mut regs = self.user_regs();
-        regs.set_ret(0);
-        if args.stack != 0 {
-            regs.set_sp(args.stack);
-        }
-        if flags & flag::SETTLS != 0 {
-            regs.tls = args.tls;
-        }
-        let parent = &self.task;
-        let ppid = process.borrow().parent;
+        let events = self.inherited_events(args.has(flag::THREAD));
+        let regs = self.child_regs(args);
         let child = Task {
-            id,
-            process,
+            mm: Some(mm),
             events,
             hw: Some(Box::new(UserHw { regs, fp: self.hw_fp() })),
-            out: SwitchedOut::default(),
-            place: Place::Off(self.cpu.id),
-            affinity: parent.affinity,
-            waiting: None,
-            block: None,
-            moved: 0,
-            deadline: None,
-            fpu_cpu: None,
-            uprobe: None,
-            at_entry: false,
-            step_over: None,
-            debug_step: None,
-            // Threads begin with none.
-            returns: match flags & (flag::VM | flag::VFORK) == flag::VM {
-                true => Vec::new(),
-                false => parent.returns.clone(),
-            },
-            paged_out: None,
-            kernel_thread: None,
-            mm: Some(mm),
-            fds: if flags & flag::FILES != 0 { parent.fds.shared() } else { parent.fds.copied() },
-            cwd: match flags & flag::FS != 0 {
-                true => parent.cwd.clone(),
-                false => Rc::new(RefCell::new(parent.cwd.borrow().clone())),
-            },
-            dead: false,
-            times: CpuTime::default(),
-            vfork: flags & flag::VFORK != 0,
-            pid: if is_thread { parent.pid } else { tid },
-            tid,
-            ppid,
-            uid: parent.uid,
-            gid: parent.gid,
-            comm: parent.comm.clone(),
-            stack,
-            work: Default::default(),
-            works: Default::default(),
-            unwind: Default::default(),
-            exiting: false,
-            signals: parent.signals.for_child(is_thread, flags & flag::SIGHAND != 0),
-            caught: None,
             tls: regs.tls,
             gs_base: regs.gs_base,
-            orig_nr: parent.orig_nr,
-            restart_value: 0,
-            clear_child_tid: if flags & flag::CHILD_CLEARTID != 0 { args.child_tid } else { 0 },
-            robust_list: (0, 0),
-            // A thread registers its own; a process keeps its parent's.
-            rseq: parent.rseq.filter(|_| flags & flag::VM == 0),
-            limits: parent.limits,
-            umask: parent.umask,
-            ending: None,
-            random: parent.random.clone(),
-            image: parent.image.clone(),
-            vdso_sigreturn: parent.vdso_sigreturn,
+            ..self.child_task(args, id, tid, process, stack)
         };
         self.others.tasks.insert(id, Box::new(child));
         self.others.born.push(id);
@@ -235,6 +152,90 @@ impl State {
         // It is in the same system call.
         self.on_behalf_of(id, |s| s.set_user_regs(&regs));
         Ok(id)
+    }
+
+    /// `copy_mm`: the child's address space, which is the present one or a copy of it.
+    fn child_mm(&mut self, args: CloneArgs) -> Result<MmId, Errno> {
+        if args.has(flag::VM) {
+            self.mm.users += 1;
+            return Ok(self.mm.id);
+        }
+        self.copy_mm()
+    }
+
+    /// The process of the child with thread id `tid`: a thread's is its parent's.
+    fn child_process(&self, args: CloneArgs, tid: u32) -> Shared {
+        let parent = &self.task;
+        if args.has(flag::THREAD) {
+            return parent.process.clone();
+        }
+        let own = parent.process.borrow();
+        Rc::new(RefCell::new(Process {
+            pid: tid,
+            parent: if args.has(flag::PARENT) { own.parent } else { parent.pid },
+            group: own.group,
+            exit_signal: args.exit_signal,
+            ..Process::default()
+        }))
+    }
+
+    /// `copy_thread`: the child's user registers, in which the call returns 0.
+    fn child_regs(&self, args: CloneArgs) -> Regs {
+        let mut regs = self.user_regs();
+        regs.set_ret(0);
+        if args.stack != 0 {
+            regs.set_sp(args.stack);
+        }
+        if args.has(flag::SETTLS) {
+            regs.tls = args.tls;
+        }
+        regs
+    }
+
+    /// What the child has of its parent's besides memory, events and registers: files, signals,
+    /// identity.
+    fn child_task(
+        &self,
+        args: CloneArgs,
+        id: TaskId,
+        tid: u32,
+        process: Shared,
+        stack: KernelStack,
+    ) -> Task {
+        let parent = &self.task;
+        let is_thread = args.has(flag::THREAD);
+        let ppid = process.borrow().parent;
+        Task {
+            process,
+            affinity: parent.affinity,
+            // Threads begin with none.
+            returns: match args.flags & (flag::VM | flag::VFORK) == flag::VM {
+                true => Vec::new(),
+                false => parent.returns.clone(),
+            },
+            fds: if args.has(flag::FILES) { parent.fds.shared() } else { parent.fds.copied() },
+            cwd: match args.has(flag::FS) {
+                true => parent.cwd.clone(),
+                false => Rc::new(RefCell::new(parent.cwd.borrow().clone())),
+            },
+            vfork: args.has(flag::VFORK),
+            pid: if is_thread { parent.pid } else { tid },
+            tid,
+            ppid,
+            uid: parent.uid,
+            gid: parent.gid,
+            signals: parent.signals.for_child(is_thread, args.has(flag::SIGHAND)),
+            orig_nr: parent.orig_nr,
+            clear_child_tid: if args.has(flag::CHILD_CLEARTID) { args.child_tid } else { 0 },
+            // A thread registers its own; a process keeps its parent's.
+            rseq: parent.rseq.filter(|_| !args.has(flag::VM)),
+            limits: parent.limits,
+            umask: parent.umask,
+            random: parent.random.clone(),
+            image: parent.image.clone(),
+            vdso_sigreturn: parent.vdso_sigreturn,
+            ..Task::empty(id, parent.comm.clone(), stack, Place::Off(self.cpu.id))
+        }
     }
 
     /// Where a new task's kernel path begins: in `inner`, called by `outer`.
@@ -299,16 +300,16 @@ impl State {
         let Some(child) = self.task_of(id) else { return 0 };
         let (pid, tid, ppid) = (child.pid, child.tid, child.ppid);
         let (mm, comm) = (child.mm, child.name());
-        if args.flags & flag::PARENT_SETTID != 0 {
+        if args.has(flag::PARENT_SETTID) {
             // An address that cannot be written is nobody's fault.
             let _ = self.write_user(args.parent_tid, &tid.to_le_bytes());
         }
-        if args.flags & flag::CHILD_SETTID != 0
+        if args.has(flag::CHILD_SETTID)
             && let Some(mm) = mm
         {
             self.write_to(mm, args.child_tid, &tid.to_le_bytes());
         }
-        let ppid = if args.flags & flag::THREAD != 0 { self.task.pid } else { ppid };
+        let ppid = if args.has(flag::THREAD) { self.task.pid } else { ppid };
         let (ptid, time, cpu) = (self.task.tid, self.cpu.clock, self.cpu.id);
         self.record(Record::Fork { pid, ppid, tid, ptid, time, cpu });
         if self.perf.wants(EventKind::ProcessFork) {
@@ -341,10 +342,9 @@ impl State {
 
 /// `copy_process`'s own checks.
 fn check(args: CloneArgs) -> Result<(), Errno> {
-    let has = |bit| args.flags & bit != 0;
-    let bad = has(flag::THREAD) && !has(flag::SIGHAND)
-        || has(flag::SIGHAND) && !has(flag::VM)
-        || has(flag::CLEAR_SIGHAND) && has(flag::SIGHAND)
+    let bad = args.has(flag::THREAD) && !args.has(flag::SIGHAND)
+        || args.has(flag::SIGHAND) && !args.has(flag::VM)
+        || args.has(flag::CLEAR_SIGHAND) && args.has(flag::SIGHAND)
         || args.flags & !flag::KNOWN != 0;
     if bad { Err(Errno::EINVAL) } else { Ok(()) }
 }

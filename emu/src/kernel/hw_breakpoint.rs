@@ -113,8 +113,8 @@ fn events(s: &State) -> impl Iterator<Item = Breakpoint> {
     )
 }
 
-/// Whether one more fits beside those that are open (`reserve_bp_slot`): those of a task and of each
-/// CPU on which it may run, active or not.
+/// Whether one more fits beside those that are open (`reserve_bp_slot`): those of a task and of
+/// each CPU on which it may run, active or not.
 ///
 /// # Errors
 ///
@@ -138,8 +138,8 @@ pub fn has_slot(s: &State, wanted: Breakpoint, target: Target) -> Result<(), Att
     if all < Breakpoint::SLOTS { Ok(()) } else { Err(AttrError::NoSlot) }
 }
 
-/// The kernel copies to or from user memory. On x86_64 that hits a breakpoint as user code does, with
-/// the registers of the copy; aarch64 passes over what its routines for user memory hit
+/// The kernel copies to or from user memory. On x86_64 that hits a breakpoint as user code does,
+/// with the registers of the copy; aarch64 passes over what its routines for user memory hit
 /// (`watchpoint_report`).
 pub fn copied(s: &mut State, addr: u64, len: usize, write: bool) {
     if !s.perf.has_breakpoints || s.arch != Arch::X86_64 || len == 0 {

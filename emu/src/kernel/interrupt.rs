@@ -167,8 +167,9 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named], brackets:
     k.leave(functions).await;
     k.step(Point::NmiExit, |s| {
         s.cpu.preempt_count -= units - counted;
-        // A real NMI masks others until it returns, and so does a pseudo-NMI of code with interrupts
-        // off; else the priority mask lets them in again (`__gic_handle_irq_from_irqson`).
+        // A real NMI masks others until it returns, and so does a pseudo-NMI of code with
+        // interrupts off; else the priority mask lets them in again
+        // (`__gic_handle_irq_from_irqson`).
         s.cpu.nmi_masked &= !brackets;
         // The handler has started the counters again before it ends. What is behind it on the way
         // to user mode is counted where it is not the NMI's own: signals, task work.

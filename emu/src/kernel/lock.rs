@@ -11,8 +11,8 @@
 //!
 //! Not modelled: that a task spins while the owner runs, in place of sleeping.
 //!
-//! A task that waits cannot be interrupted by a signal. One that waits for a mutex that it holds itself
-//! waits for ever, as in the kernel (H13).
+//! A task that waits cannot be interrupted by a signal. One that waits for a mutex that it holds
+//! itself waits for ever, as in the kernel (H13).
 
 use crate::kernel::task::TaskId;
 use crate::kernel::wait::{self, Wait, Woken};

@@ -2,8 +2,8 @@
 //!
 //! [`State::cpu`], [`State::task`] and [`State::mm`] are those of the CPU that takes the present
 //! step: `this_cpu`, `current` and its address space. What belongs to the other CPUs, and every
-//! task that does not run, is in [`Others`]. So a path says what the kernel says, and which CPU it is on
-//! changes between two steps at most.
+//! task that does not run, is in [`Others`]. So a path says what the kernel says, and which CPU it
+//! is on changes between two steps at most.
 //!
 //! ```text
 //!                 State { cpu, task, mm }

@@ -18,8 +18,9 @@
 //! * [`kstack`]: kernel stacks in emulated memory, frame records, saved registers.
 //! * [`state`]: all state; [`task`]: one task; [`step`]: the executor.
 //! * [`run`]: the task's life; [`entry`], [`exit`], [`fault`], [`interrupt`], [`signal`].
-//! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is left for
-//!   later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's end.
+//! * [`sampling`]: overflows become samples; [`tracepoints`]; [`task_work`], [`irq_work`]: what is
+//!   left for later; [`unwind`]: the deferred unwinder as its users see it; [`do_exit`]: a task's
+//!   end.
 //! * [`probe`]: user and kernel probes; [`uprobe`]: breakpoints; [`uretprobe`]: returns.
 //! * [`hw_breakpoint`]: loads, stores and instructions that the processor watches.
 //! * [`preemptirq`]: tracepoints of interrupts and preemption that go off and on.
@@ -28,8 +29,8 @@
 //! * [`sessions`]: sessions of perf beside the main one.
 //! * [`perf_event`]: performance events that a guest opens itself.
 //! * [`sframe`]: a process's sections, for the deferred unwinder and `--call-graph sframe`.
-//! * [`user_dump`]: registers and stack that a sample takes along. [`throttle`], [`multiplex`]: events
-//!   that stand still for a while.
+//! * [`user_dump`]: registers and stack that a sample takes along. [`throttle`], [`multiplex`]:
+//!   events that stand still for a while.
 //! * [`observer`], [`timeline`]: who looks over its shoulder.
 //! * [`syscalls`]: one file a family; [`vfs`]: files.
 //! * [`paths`]: which functions a path goes through, and where its steps are.

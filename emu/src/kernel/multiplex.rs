@@ -16,7 +16,8 @@ impl State {
         self.assign_counters_of(self.cpu.id)
     }
 
-    /// Those of a CPU (`ctx_sched_in`). Whether some of its events, and of its task's, have to wait.
+    /// Those of a CPU (`ctx_sched_in`). Whether some of its events, and of its task's, have to
+    /// wait.
     pub fn assign_counters_of(&mut self, cpu: u32) -> [bool; 2] {
         let Some(counters) = self.config.pmu_counters else { return [false; 2] };
         let mut free = Free::new(counters as usize);

@@ -41,7 +41,8 @@ pub trait Observer: std::fmt::Debug {
         let _ = task;
     }
 
-    /// `parent` made `child`, which begins where it is; with a stack of its own if `stack` is not 0.
+    /// `parent` made `child`, which begins where it is; with a stack of its own if `stack` is not
+    /// 0.
     fn forked(&mut self, parent: TaskId, child: TaskId, stack: u64) {
         let _ = (parent, child, stack);
     }

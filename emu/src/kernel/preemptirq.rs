@@ -136,8 +136,8 @@ impl State {
 
     /// `CALLER_ADDR0` and `CALLER_ADDR1` of the function that runs; 0 where nobody called.
     fn callers(&self) -> [u64; 2] {
-        let record = |fp| self.frame_record(fp).unwrap_or_default();
-        let (outer, caller) = record(self.cpu.kernel.unwrap_or_default().fp);
-        [caller, record(outer).1]
+        let inner = self.frame_record(self.cpu.kernel.unwrap_or_default().fp);
+        let outer = inner.and_then(|record| self.frame_record(record.fp));
+        [inner, outer].map(|record| record.map_or(0, |record| record.address))
     }
 }

@@ -1,5 +1,5 @@
-//! What the threads of a process share besides memory (`struct signal_struct`), and what is left of a
-//! process until its parent has waited for it.
+//! What the threads of a process share besides memory (`struct signal_struct`), and what is left of
+//! a process until its parent has waited for it.
 
 use std::cell::RefCell;
 use std::rc::Rc;

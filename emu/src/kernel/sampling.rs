@@ -18,7 +18,7 @@ use crate::kernel::unwind::PERF;
 use crate::kernel::user::Present;
 use crate::kernel::{Kernel, Point, State};
 use crate::perf::callchain::{self, Chain};
-use crate::perf::context::{Output, Slot};
+use crate::perf::context::{Instance, Output, Slot};
 use crate::perf::opened::Opened;
 use crate::perf::record::{CpuMode, Event, EventKind, Raw, Record, Sample, UserStack, context};
 use crate::perf::session::SessionId;
@@ -158,71 +158,101 @@ impl State {
     pub fn sample(&mut self, slot: Slot, at: Interrupted, raw: Option<Raw>, part: UserPart) {
         self.page_out_at_sample();
         let now = self.cpu.clock;
-        let instance = self.instance_mut(slot);
-        let period = instance.counter.take(now);
+        let period = self.instance_mut(slot).counter.take(now);
         self.account_interrupt(slot);
         let instance = self.instance(slot).clone();
-        let (mode, ip) = match &at {
+        let user = match &at {
+            Interrupted::User(regs) => *regs,
+            Interrupted::Kernel { .. } => self.user_regs(),
+        };
+        let sample = Sample { raw, period, ..self.sample_of(&instance, &at, &user, part) };
+        match &instance.output {
+            Output::Ring(opened) => {
+                let last = self.limit_is_reached(opened);
+                self.sample_in_ring(&instance, &sample, &at, &user);
+                self.note_overflow(opened, last);
+            }
+            Output::Session(of) => {
+                let session = of.session;
+                self.sample_in_session(session, &instance.event, sample, &at, &user);
+            }
+        }
+    }
+
+    /// What a sample of `instance` holds of where it is: `at`, above the user code that `user`
+    /// are the registers of. Period, payload and dump are not of the place.
+    fn sample_of(
+        &mut self,
+        instance: &Instance,
+        at: &Interrupted,
+        user: &Regs,
+        part: UserPart,
+    ) -> Sample {
+        let (mode, ip) = match at {
             Interrupted::User(regs) => (CpuMode::User, regs.pc),
             Interrupted::Kernel { at, .. } => (CpuMode::Kernel, at.ip),
         };
         let event = &*instance.event;
         let callchain = match event.callchain {
-            true => self.callchain_in_buffer(event, &at, part),
+            true => self.callchain_in_buffer(event, at, part),
             false => Vec::new(),
-        };
-        let user = match &at {
-            Interrupted::User(regs) => *regs,
-            Interrupted::Kernel { .. } => self.user_regs(),
         };
         let walks_fp = event.user_stack == UserStack::FramePointer;
         let wants_lr = self.arch == Arch::Aarch64 && event.callchain && walks_fp;
-        let (session, index) = match &instance.output {
-            Output::Session(of) => (of.session, of.event),
-            Output::Ring(_) => (SessionId::MAIN, usize::MAX),
-        };
-        let mut sample = Sample {
-            event: index,
+        Sample {
+            event: match &instance.output {
+                Output::Session(of) => of.event,
+                Output::Ring(_) => usize::MAX,
+            },
             mode,
             ip,
             pid: self.task.pid,
             tid: self.task.tid,
             time: self.cpu.clock,
             cpu: self.cpu.id,
-            period,
+            period: 0,
             callchain,
             dump: None,
             user_lr: wants_lr.then_some(user.gp[arch::aarch64::regs::LR]),
-            raw,
-        };
-        if let Output::Ring(opened) = &instance.output {
-            let last = self.limit_is_reached(opened);
-            self.sample_in_ring(&instance, &sample, &at, &user);
-            self.note_overflow(opened, last);
-            return;
+            raw: None,
         }
+    }
+
+    /// Writes a sample of a session's event, with the dump of the user stack if one is asked for.
+    fn sample_in_session(
+        &mut self,
+        session: SessionId,
+        event: &Event,
+        mut sample: Sample,
+        at: &Interrupted,
+        user: &Regs,
+    ) {
         if let (UserStack::Dump(size), true) = (event.user_stack, event.callchain) {
-            sample.dump = Some(self.user_dump(session, &sample, &at, &user, size));
+            sample.dump = Some(self.user_dump(session, &sample, at, user, size));
         }
         let written = self.record_in(session, Record::Sample(sample));
         // The main session's samples are those that are graded.
-        if !written || session != SessionId::MAIN {
-            return;
+        if written && session == SessionId::MAIN {
+            self.show_sample(at, user);
         }
-        let stale = self.cpu.slot_is_stale && mode == CpuMode::Kernel;
-        let unsaved = stale || self.task.mm.is_none();
+    }
+
+    /// Shows the observer a sample that was written.
+    fn show_sample(&mut self, at: &Interrupted, user: &Regs) {
+        let in_kernel = matches!(at, Interrupted::Kernel { .. });
+        let unsaved = self.cpu.slot_is_stale && in_kernel || self.task.mm.is_none();
         let kernel = match self.observer.is_some() && !unsaved {
-            true => self.kernel_part(&at),
+            true => self.kernel_part(at),
             false => Vec::new(),
         };
         if let Some(observer) = &mut self.observer {
             observer.about(self.task.id);
             if unsaved {
-                return observer.sampled_unsaved(&user);
+                return observer.sampled_unsaved(user);
             }
             let sp_was_set = self.task.hw.is_none() && self.core.sp_was_set();
             let memory = Present { mm: &self.mm, arena: &self.arena };
-            observer.sampled(&user, &kernel, sp_was_set, memory);
+            observer.sampled(user, &kernel, sp_was_set, memory);
         }
     }
 

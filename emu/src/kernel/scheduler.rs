@@ -5,10 +5,10 @@
 //!  slice over, IPI ─► need_resched ─► X2.ii, or the end of an interrupt (E-10)
 //! ```
 //!
-//! Every CPU has a queue, taken in turn (round robin with slices of [`SLICE`]); a task that wakes up goes to
-//! the CPU that it was on if that is idle, else to an idle one, else it waits there. A CPU with nothing to do takes
-//! a task from the longest queue. The weights and deadlines of the kernel's own scheduler (EEVDF)
-//! are not modelled: every task has nice 0.
+//! Every CPU has a queue, taken in turn (round robin with slices of [`SLICE`]); a task that wakes
+//! up goes to the CPU that it was on if that is idle, else to an idle one, else it waits there. A
+//! CPU with nothing to do takes a task from the longest queue. The weights and deadlines of the
+//! kernel's own scheduler (EEVDF) are not modelled: every task has nice 0.
 //!
 //! A path that calls [`schedule`] is suspended in the middle of it, as a kernel stack is, and goes
 //! on there when its task is picked again, perhaps by another CPU.
@@ -125,8 +125,8 @@ impl Task {
 }
 
 impl State {
-    /// Interrupts go off, and the next task is chosen; `None`: the present one goes on. Also whether
-    /// interrupts were on. A preempted task is runnable even if it is about to wait.
+    /// Interrupts go off, and the next task is chosen; `None`: the present one goes on. Also
+    /// whether interrupts were on. A preempted task is runnable even if it is about to wait.
     fn pick_next(&mut self, preempted: bool) -> (Option<TaskId>, bool) {
         let irqs_on = std::mem::replace(&mut self.cpu.irqs_on, false);
         self.task.work.need_resched = false;
@@ -397,8 +397,8 @@ impl State {
         self.tracepoint(EventKind::SchedWaking, raw);
     }
 
-    /// `PERF_RECORD_SWITCH` of the present task, or `_CPU_WIDE` with the `other` one, if it was asked
-    /// for.
+    /// `PERF_RECORD_SWITCH` of the present task, or `_CPU_WIDE` with the `other` one, if it was
+    /// asked for.
     fn record_switch(&mut self, out: bool, preempted: bool, other: (u32, u32)) {
         if self.instances_are_none() {
             return;

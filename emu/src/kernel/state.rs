@@ -28,7 +28,7 @@ use crate::kernel::{Point, aarch64, x86_64};
 use crate::loader::vdso::Vdso;
 use crate::mem::Mm;
 use crate::mem::mm::MmId;
-use crate::perf::callchain::Limits;
+use crate::perf::callchain::{FrameRecord, Limits};
 use crate::perf::context::Context;
 use crate::perf::opened::Opened;
 use crate::perf::record::{EventKind, Record, Time};
@@ -198,8 +198,8 @@ pub struct Cpu {
     pub events: Context,
     /// Interrupts were off when they were last traced (`tracing_irq_cpu`).
     pub irqs_traced_off: bool,
-    /// The PMU counts: not from its interrupt on, until the return to what it hit, or, of user code,
-    /// until the handler is over and no NMI is masked; see [`PmuIrq::NmiLatched`].
+    /// The PMU counts: not from its interrupt on, until the return to what it hit, or, of user
+    /// code, until the handler is over and no NMI is masked; see [`PmuIrq::NmiLatched`].
     pub counting: bool,
     /// Kernel instructions since the last modelled branch.
     pub since_branch: u64,
@@ -550,10 +550,16 @@ impl State {
         }
     }
 
-    /// The frame record at `addr` on one of the kernel stacks.
-    pub fn frame_record(&self, addr: u64) -> Option<(u64, u64)> {
-        let stack = [&self.task.stack, &self.cpu.nmi_stack].into_iter().find(|s| s.holds(addr))?;
-        Some((stack.load(&self.arena, addr), stack.load(&self.arena, addr + 8)))
+    /// The frame record at `addr`, which is aligned, on one of the kernel stacks. An NMI's comes
+    /// before the task's, which it may have interrupted.
+    pub fn frame_record(&self, addr: u64) -> Option<FrameRecord> {
+        if !addr.is_multiple_of(8) {
+            return None;
+        }
+        let stacks = [&self.cpu.nmi_stack, &self.task.stack];
+        let (n, stack) = stacks.into_iter().enumerate().find(|(_, s)| s.holds(addr))?;
+        let [fp, address] = [addr, addr + 8].map(|at| stack.load(&self.arena, at));
+        Some(FrameRecord { stack: n as u8, fp, address })
     }
 
     /// The task gets a new name: `PERF_RECORD_COMM`.

@@ -1,6 +1,8 @@
 //! One task.
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 use arch::siginfo::SigInfo;
 use arch::signal::code;
@@ -229,7 +231,7 @@ pub struct Task {
     /// Open files.
     pub fds: FdTable,
     /// Working directory.
-    pub cwd: std::rc::Rc<std::cell::RefCell<String>>,
+    pub cwd: Rc<RefCell<String>>,
     /// It has run its last step.
     pub dead: bool,
     /// CPU time.
@@ -291,6 +293,63 @@ pub struct Task {
 }
 
 impl Task {
+    /// A task with nothing.
+    pub fn empty(id: TaskId, comm: Vec<u8>, stack: KernelStack, place: Place) -> Task {
+        Task {
+            id,
+            process: Rc::default(),
+            events: Context::default(),
+            hw: None,
+            out: Default::default(),
+            place,
+            affinity: u64::MAX,
+            waiting: None,
+            block: None,
+            moved: 0,
+            deadline: None,
+            fpu_cpu: None,
+            uprobe: None,
+            at_entry: false,
+            step_over: None,
+            debug_step: None,
+            returns: Vec::new(),
+            paged_out: None,
+            kernel_thread: None,
+            mm: None,
+            fds: FdTable::default(),
+            cwd: Rc::default(),
+            dead: false,
+            times: Default::default(),
+            vfork: false,
+            pid: 0,
+            tid: 0,
+            ppid: 0,
+            uid: 0,
+            gid: 0,
+            comm,
+            stack,
+            work: Default::default(),
+            works: Default::default(),
+            unwind: Default::default(),
+            exiting: false,
+            signals: Signals::default(),
+            caught: None,
+            tls: 0,
+            gs_base: 0,
+            orig_nr: u64::MAX,
+            restart_value: 0,
+            clear_child_tid: 0,
+            robust_list: (0, 0),
+            rseq: None,
+            limits: DEFAULT_LIMITS,
+            umask: 0o022,
+            ending: None,
+            random: SplitMix64(0),
+            image: Image::default(),
+            vdso_sigreturn: 0,
+        }
+    }
+
     /// Whether it is a CPU's idle task.
     pub const fn is_idle(&self) -> bool {
         self.tid == 0

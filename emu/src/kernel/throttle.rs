@@ -11,9 +11,9 @@
 //! is none: samples then come exactly at their period.
 //!
 //! Where interrupts follow each other with no user instruction, or no step of the kernel, between
-//! them, as they do if their way out is longer than the period, or the exit loop or its
-//! task work is asked for once more in each, nothing but the limit lets a task go on. There Linux's own limit holds if none
-//! is given.
+//! them, as they do if their way out is longer than the period, or the exit loop or its task work
+//! is asked for once more in each, nothing but the limit lets a task go on. There Linux's own limit
+//! holds if none is given.
 
 use crate::kernel::State;
 use crate::kernel::task::Ending;
@@ -25,8 +25,8 @@ use crate::perf::record::Record;
 /// Ticks a second.
 const TICKS: u64 = HZ / TICK;
 
-/// Interrupts of a CPU, passes of the exit loop and lists of task work between two user instructions
-/// after which its events are throttled: the samples that Linux allows in a tick.
+/// Interrupts of a CPU, passes of the exit loop and lists of task work between two user
+/// instructions after which its events are throttled: the samples that Linux allows in a tick.
 const MOST_STALLED: u64 = MAX_SAMPLE_RATE.div_ceil(TICKS);
 
 /// What may hold user code up before the run is given up: no throttle stops it.

@@ -283,8 +283,8 @@ impl Unwind {
         }
     }
 
-    /// Whether the unwinder is built: on x86_64 in Linux 7.3, with SFrame everywhere. Elsewhere perf takes the
-    /// attribute bit and ignores it.
+    /// Whether the unwinder is built: on x86_64 in Linux 7.3, with SFrame everywhere. Elsewhere
+    /// perf takes the attribute bit and ignores it.
     pub const fn available(&self, arch: Arch) -> bool {
         matches!(arch, Arch::X86_64) || self.sframe
     }

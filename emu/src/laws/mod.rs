@@ -36,10 +36,10 @@
 //! 47     merging       what the merger makes of it
 //! ```
 //!
-//! Levels: `G` are 1 to 6, 21, 22, 26 to 28, 34, 35, 44 to 47 in every design; 17 too; 8 in `mask`; 13, 14
-//! where stacks are named by counts; 18 where an NMI is refused (all but `mask`); 19 but in
-//! `per-work`, where it is `X`; 23 in `timestamp`; 24; 25 in `timestamp` and `cookie`. `X` are 7, 9 to 12, 15, 16
-//! in `mask`, and 20, 36, 37.
+//! Levels: `G` are 1 to 6, 21, 22, 26 to 28, 34, 35, 44 to 47 in every design; 17 too; 8 in `mask`;
+//! 13, 14 where stacks are named by counts; 18 where an NMI is refused (all but `mask`); 19 but in
+//! `per-work`, where it is `X`; 23 in `timestamp`; 24; 25 in `timestamp` and `cookie`. `X` are 7, 9
+//! to 12, 15, 16 in `mask`, and 20, 36, 37.
 //!
 //! Not watched yet, because the model has not the part:
 //!

@@ -104,8 +104,8 @@ pub struct Seen {
     dropped: u64,
     /// User registers are in the slot: after N1.
     saved: u64,
-    /// By thread id: walks that are not in the cache yet, and the same walked again, before anything
-    /// could page the stack out.
+    /// By thread id: walks that are not in the cache yet, and the same walked again, before
+    /// anything could page the stack out.
     walked: BTreeMap<u32, Capture>,
 }
 

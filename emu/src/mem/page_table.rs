@@ -13,8 +13,8 @@ pub struct Pte {
     /// The frame belongs to this page alone and is freed with it. Otherwise it is the
     /// zero page, a page of the page cache or of a special mapping.
     pub owned: bool,
-    /// Since a fork another address space may have it too: it is copied at the first store, or kept if
-    /// that one has let it go.
+    /// Since a fork another address space may have it too: it is copied at the first store, or kept
+    /// if that one has let it go.
     pub cow: bool,
 }
 

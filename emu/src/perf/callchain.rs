@@ -91,30 +91,48 @@ impl Chain {
     }
 }
 
-/// Walks a kernel stack from `ip`, `fp`. `record` loads the frame record at an address on
-/// one of the CPU's stacks: (caller's fp, return address). `twice` stores `ip` twice, as
-/// arm64 does for software events.
+/// A frame record on a kernel stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameRecord {
+    /// The stack that it is on, in the order in which a walk goes through them.
+    pub stack: u8,
+    /// The caller's frame pointer.
+    pub fp: u64,
+    /// The return address.
+    pub address: u64,
+}
+
+/// Walks the kernel's stacks from `ip`, `fp`. `record` loads the frame record at an address on
+/// one of them. `twice` stores `ip` twice, as arm64 does for software events.
 ///
 /// ```text
 /// store ip;  while fp != 0:  (fp', ra) = [fp];  (0, 0) ends;  store ra;  fp = fp'
 /// ```
+///
+/// As the kernel's own unwinders, it trusts no record: each is above the one before it, or on a
+/// later stack; else the walk ends. So it ends whatever is on the stacks.
 pub fn walk_kernel(
     chain: &mut Chain,
     ip: u64,
     mut fp: u64,
-    record: impl Fn(u64) -> Option<(u64, u64)>,
+    record: impl Fn(u64) -> Option<FrameRecord>,
     twice: bool,
 ) {
     chain.store_context(context::KERNEL);
     if chain.store(ip).is_err() || twice && chain.store(ip).is_err() {
         return;
     }
+    let mut last = None;
     while fp != 0 {
-        let Some((next, address)) = record(fp) else { return };
-        if (next, address) == (0, 0) || chain.store(address).is_err() {
+        let Some(found) = record(fp) else { return };
+        let place = Some((found.stack, fp));
+        if place <= last || (found.fp, found.address) == (0, 0) {
             return;
         }
-        fp = next;
+        if chain.store(found.address).is_err() {
+            return;
+        }
+        (last, fp) = (place, found.fp);
     }
 }
 
@@ -209,8 +227,35 @@ mod tests {
     #[test]
     fn markers_do_not_use_the_address_budget() {
         let mut chain = Chain::new(2, Limits::default());
-        let record = |fp| Some(if fp == 100 { (200, 11) } else { (0, 12) });
+        let record = |fp| {
+            let (fp, address) = if fp == 100 { (200, 11) } else { (0, 12) };
+            Some(FrameRecord { stack: 0, fp, address })
+        };
         walk_kernel(&mut chain, 10, 100, record, false);
         assert_eq!(chain.into_words(), [context::KERNEL, 10, 11]);
+    }
+
+    /// Records are (stack, address, caller's fp); the return address is the record's plus 1.
+    #[test]
+    fn a_kernel_walk_goes_forward_only() {
+        let walk = |records: &[(u8, u64, u64)]| {
+            let mut chain = Chain::new(0, Limits::default());
+            let record = |at| {
+                let &(stack, _, fp) = records.iter().find(|r| r.1 == at)?;
+                Some(FrameRecord { stack, fp, address: at + 1 })
+            };
+            walk_kernel(&mut chain, 10, records[0].1, record, false);
+            let words = chain.into_words();
+            assert_eq!(words[..2], [context::KERNEL, 10]);
+            words[2..].to_vec()
+        };
+        assert_eq!(walk(&[(0, 100, 200), (0, 200, 0)]), [101, 201]);
+        // To itself, down, and round in a circle.
+        assert_eq!(walk(&[(0, 100, 100)]), [101]);
+        assert_eq!(walk(&[(0, 200, 100), (0, 100, 0)]), [201]);
+        assert_eq!(walk(&[(0, 100, 200), (0, 200, 300), (0, 300, 100)]), [101, 201, 301]);
+        // To the next stack, which may be below; never back to one that was left.
+        assert_eq!(walk(&[(0, 300, 100), (1, 100, 0)]), [301, 101]);
+        assert_eq!(walk(&[(0, 300, 100), (1, 100, 400), (0, 400, 0)]), [301, 101]);
     }
 }

@@ -300,8 +300,8 @@ impl Instance {
         }
     }
 
-    /// Its group is pinned and found no counters (`PERF_EVENT_STATE_ERROR`): it is off, and a `read`
-    /// gives nothing until it is enabled again.
+    /// Its group is pinned and found no counters (`PERF_EVENT_STATE_ERROR`): it is off, and a
+    /// `read` gives nothing until it is enabled again.
     pub fn fail(&mut self, now: Time) {
         self.follow_failed(now);
         self.switch.on = false;

@@ -1,7 +1,7 @@
 //! Who gets the counters of the PMU (`ctx_sched_in`).
 //!
 //! ```text
-//! order: CPU pinned, task pinned, CPU flexible, task flexible; a group gets all its counters or none
+//! order: CPU pinned, task pinned, CPU flexible, task flexible; a group gets all or none
 //! pinned     does not fit: error state, until it is enabled again, and so are all behind it
 //! flexible   from the one whose turn it is, round; one does not fit: all behind it wait
 //! exclusive  fits only where no other group counts, and no other fits beside it

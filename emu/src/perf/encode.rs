@@ -2,7 +2,9 @@
 //! file ([`crate::export`]) and for the ring of an event that a guest opened.
 //!
 //! ```text
-//! u32 type  u16 misc  u16 size │ body, padded to 8 │ sample_id: tid, time, id, stream id, cpu, identifier
+//! u32 type  u16 misc  u16 size │ body, padded to 8 │ sample_id
+//!
+//! sample_id   tid, time, id, stream id, cpu, identifier
 //! ```
 //!
 //! A sample has no trailer; its fields stand in the order that the manual page

@@ -129,96 +129,21 @@ pub fn by_id(arch: Arch, wanted: u64) -> Option<EventKind> {
 /// The format of a tracepoint, `None` for other events.
 pub fn of(kind: EventKind) -> Option<Format> {
     let id = id(kind)?;
-    let raw = |name| Format::new("raw_syscalls", name, id).field("long id", 8, 8, true);
+    if let Some(fixed) = fixed(kind) {
+        return Some(fixed.with_id(id));
+    }
     let call = |name| Format::new("syscalls", name, id).field("int __syscall_nr", 8, 4, true);
     Some(match kind {
-        EventKind::SysEnter => {
-            raw("sys_enter").field("unsigned long args[6]", 16, 48, false).print(
-                "\"NR %ld (%lx, %lx, %lx, %lx, %lx, %lx)\", REC->id, REC->args[0], REC->args[1], \
-             REC->args[2], REC->args[3], REC->args[4], REC->args[5]",
-            )
-        }
-        EventKind::SysExit => raw("sys_exit")
-            .field("long ret", 16, 8, true)
-            .print("\"NR %ld = %ld\", REC->id, REC->ret"),
         EventKind::SysEnterOf(sysno) => arguments(call(format!("sys_enter_{sysno}")), sysno),
         EventKind::SysExitOf(sysno) => call(format!("sys_exit_{sysno}"))
             .field("long ret", 16, 8, true)
             .print("\"0x%lx\", REC->ret"),
-        EventKind::SignalGenerate => signal("signal_generate", id)
-            .field("char comm[16]", 20, 16, false)
-            .field("pid_t pid", 36, 4, true)
-            .field("int group", 40, 4, true)
-            .field("int result", 44, 4, true)
-            .print(
-                "\"sig=%d errno=%d code=%d comm=%s pid=%d grp=%d res=%d\", REC->sig, REC->errno, \
-                 REC->code, REC->comm, REC->pid, REC->group, REC->result",
-            ),
-        EventKind::SignalDeliver => signal("signal_deliver", id)
-            .field("unsigned long sa_handler", 24, 8, false)
-            .field("unsigned long sa_flags", 32, 8, false)
-            .print(
-                "\"sig=%d errno=%d code=%d sa_handler=%lx sa_flags=%lx\", REC->sig, REC->errno, \
-                 REC->code, REC->sa_handler, REC->sa_flags",
-            ),
-        EventKind::ProcessExit => Format::new("sched", "sched_process_exit", id)
-            .field("char comm[16]", 8, 16, false)
-            .field("pid_t pid", 24, 4, true)
-            .field("int prio", 28, 4, true)
-            .field("bool group_dead", 32, 1, false)
-            .print(
-                "\"comm=%s pid=%d prio=%d group_dead=%s\", REC->comm, REC->pid, REC->prio, \
-                 REC->group_dead ? \"true\" : \"false\"",
-            ),
-        EventKind::ProcessFork => Format::new("sched", "sched_process_fork", id)
-            .field("char parent_comm[16]", 8, 16, false)
-            .field("pid_t parent_pid", 24, 4, true)
-            .field("char child_comm[16]", 28, 16, false)
-            .field("pid_t child_pid", 44, 4, true)
-            .print(
-                "\"comm=%s pid=%d child_comm=%s child_pid=%d\", REC->parent_comm, \
-                 REC->parent_pid, REC->child_comm, REC->child_pid",
-            ),
-        EventKind::ProcessExec => Format::new("sched", "sched_process_exec", id)
-            .field("__data_loc char[] filename", 8, 4, false)
-            .field("pid_t pid", 12, 4, true)
-            .field("pid_t old_pid", 16, 4, true)
-            .print(
-                "\"filename=%s pid=%d old_pid=%d\", __get_str(filename), REC->pid, REC->old_pid",
-            ),
-        EventKind::SchedSwitch => Format::new("sched", "sched_switch", id)
-            .field("char prev_comm[16]", 8, 16, false)
-            .field("pid_t prev_pid", 24, 4, true)
-            .field("int prev_prio", 28, 4, true)
-            .field("long prev_state", 32, 8, true)
-            .field("char next_comm[16]", 40, 16, false)
-            .field("pid_t next_pid", 56, 4, true)
-            .field("int next_prio", 60, 4, true)
-            .print(SWITCH_PRINT),
-        EventKind::SchedWaking => Format::new("sched", "sched_waking", id)
-            .field("char comm[16]", 8, 16, false)
-            .field("pid_t pid", 24, 4, true)
-            .field("int prio", 28, 4, true)
-            .field("int target_cpu", 32, 4, true)
-            .print(
-                "\"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, \
-                 REC->target_cpu",
-            ),
         EventKind::Preemptirq(toggle) => Format::new("preemptirq", toggle.name(), id)
             .field("s32 caller_offs", 8, 4, true)
             .field("s32 parent_offs", 12, 4, true)
             .print(
                 "\"caller=%pS parent=%pS\", (void *)((unsigned long)(_stext) + \
                  REC->caller_offs), (void *)((unsigned long)(_stext) + REC->parent_offs)",
-            ),
-        EventKind::FpuRegsActivated => Format::new("x86_fpu", "x86_fpu_regs_activated", id)
-            .field("struct fpu * fpu", 8, 8, false)
-            .field("bool load_fpu", 16, 1, false)
-            .field("u64 xfeatures", 24, 8, false)
-            .field("u64 xcomp_bv", 32, 8, false)
-            .print(
-                "\"x86/fpu: %p load: %d xfeatures: %llx xcomp_bv: %llx\", REC->fpu, \
-                 REC->load_fpu, REC->xfeatures, REC->xcomp_bv",
             ),
         EventKind::Kprobe(function) => probe("kprobes", format!("function_{function}"), id),
         EventKind::Uprobe(place) => probe("uprobes", format!("place_{place}"), id),
@@ -230,21 +155,171 @@ pub fn of(kind: EventKind) -> Option<Format> {
     })
 }
 
-/// `prev_state` is shown as letters; above them is the bit of a preemption.
-const SWITCH_PRINT: &str = "\"prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> \
-    next_comm=%s next_pid=%d next_prio=%d\", REC->prev_comm, REC->prev_pid, REC->prev_prio, \
-    (REC->prev_state & 0xff) ? __print_flags(REC->prev_state & 0xff, \"|\", { 0x1, \"S\" }, \
-    { 0x2, \"D\" }, { 0x4, \"T\" }, { 0x8, \"t\" }, { 0x10, \"X\" }, { 0x20, \"Z\" }, \
-    { 0x40, \"P\" }, { 0x80, \"I\" }) : \"R\", REC->prev_state & 0x100 ? \"+\" : \"\", \
-    REC->next_comm, REC->next_pid, REC->next_prio";
-
-/// What the two tracepoints of signals begin with.
-fn signal(name: &str, id: u16) -> Format {
-    Format::new("signal", name, id)
-        .field("int sig", 8, 4, true)
-        .field("int errno", 12, 4, true)
-        .field("int code", 16, 4, true)
+/// A tracepoint that is one of a kind: no part of its format depends on what it is of.
+struct Fixed {
+    system: &'static str,
+    name: &'static str,
+    /// Declaration, offset and size in bytes, whether it is signed.
+    fields: &'static [(&'static str, usize, usize, bool)],
+    print: &'static str,
 }
+
+impl Fixed {
+    fn with_id(&self, id: u16) -> Format {
+        let format = Format::new(self.system, self.name, id).print(self.print);
+        let with = |format: Format, field: &(&str, usize, usize, bool)| {
+            let &(what, offset, size, signed) = field;
+            format.field(what, offset, size, signed)
+        };
+        self.fields.iter().fold(format, with)
+    }
+}
+
+/// The tracepoint of an event, if it is one of a kind.
+const fn fixed(kind: EventKind) -> Option<&'static Fixed> {
+    Some(match kind {
+        EventKind::SysEnter => &SYS_ENTER,
+        EventKind::SysExit => &SYS_EXIT,
+        EventKind::SignalGenerate => &SIGNAL_GENERATE,
+        EventKind::SignalDeliver => &SIGNAL_DELIVER,
+        EventKind::ProcessExit => &PROCESS_EXIT,
+        EventKind::ProcessFork => &PROCESS_FORK,
+        EventKind::ProcessExec => &PROCESS_EXEC,
+        EventKind::SchedSwitch => &SWITCH,
+        EventKind::SchedWaking => &WAKING,
+        EventKind::FpuRegsActivated => &FPU,
+        _ => return None,
+    })
+}
+
+const SYS_ENTER: Fixed = Fixed {
+    system: "raw_syscalls",
+    name: "sys_enter",
+    fields: &[("long id", 8, 8, true), ("unsigned long args[6]", 16, 48, false)],
+    print: "\"NR %ld (%lx, %lx, %lx, %lx, %lx, %lx)\", REC->id, REC->args[0], REC->args[1], \
+        REC->args[2], REC->args[3], REC->args[4], REC->args[5]",
+};
+
+const SYS_EXIT: Fixed = Fixed {
+    system: "raw_syscalls",
+    name: "sys_exit",
+    fields: &[("long id", 8, 8, true), ("long ret", 16, 8, true)],
+    print: "\"NR %ld = %ld\", REC->id, REC->ret",
+};
+
+const SIGNAL_GENERATE: Fixed = Fixed {
+    system: "signal",
+    name: "signal_generate",
+    fields: &[
+        ("int sig", 8, 4, true),
+        ("int errno", 12, 4, true),
+        ("int code", 16, 4, true),
+        ("char comm[16]", 20, 16, false),
+        ("pid_t pid", 36, 4, true),
+        ("int group", 40, 4, true),
+        ("int result", 44, 4, true),
+    ],
+    print: "\"sig=%d errno=%d code=%d comm=%s pid=%d grp=%d res=%d\", REC->sig, REC->errno, \
+        REC->code, REC->comm, REC->pid, REC->group, REC->result",
+};
+
+const SIGNAL_DELIVER: Fixed = Fixed {
+    system: "signal",
+    name: "signal_deliver",
+    fields: &[
+        ("int sig", 8, 4, true),
+        ("int errno", 12, 4, true),
+        ("int code", 16, 4, true),
+        ("unsigned long sa_handler", 24, 8, false),
+        ("unsigned long sa_flags", 32, 8, false),
+    ],
+    print: "\"sig=%d errno=%d code=%d sa_handler=%lx sa_flags=%lx\", REC->sig, REC->errno, \
+        REC->code, REC->sa_handler, REC->sa_flags",
+};
+
+const PROCESS_EXIT: Fixed = Fixed {
+    system: "sched",
+    name: "sched_process_exit",
+    fields: &[
+        ("char comm[16]", 8, 16, false),
+        ("pid_t pid", 24, 4, true),
+        ("int prio", 28, 4, true),
+        ("bool group_dead", 32, 1, false),
+    ],
+    print: "\"comm=%s pid=%d prio=%d group_dead=%s\", REC->comm, REC->pid, REC->prio, \
+        REC->group_dead ? \"true\" : \"false\"",
+};
+
+const PROCESS_FORK: Fixed = Fixed {
+    system: "sched",
+    name: "sched_process_fork",
+    fields: &[
+        ("char parent_comm[16]", 8, 16, false),
+        ("pid_t parent_pid", 24, 4, true),
+        ("char child_comm[16]", 28, 16, false),
+        ("pid_t child_pid", 44, 4, true),
+    ],
+    print: "\"comm=%s pid=%d child_comm=%s child_pid=%d\", REC->parent_comm, \
+        REC->parent_pid, REC->child_comm, REC->child_pid",
+};
+
+const PROCESS_EXEC: Fixed = Fixed {
+    system: "sched",
+    name: "sched_process_exec",
+    fields: &[
+        ("__data_loc char[] filename", 8, 4, false),
+        ("pid_t pid", 12, 4, true),
+        ("pid_t old_pid", 16, 4, true),
+    ],
+    print: "\"filename=%s pid=%d old_pid=%d\", __get_str(filename), REC->pid, REC->old_pid",
+};
+
+/// `prev_state` is shown as letters; above them is the bit of a preemption.
+const SWITCH: Fixed = Fixed {
+    system: "sched",
+    name: "sched_switch",
+    fields: &[
+        ("char prev_comm[16]", 8, 16, false),
+        ("pid_t prev_pid", 24, 4, true),
+        ("int prev_prio", 28, 4, true),
+        ("long prev_state", 32, 8, true),
+        ("char next_comm[16]", 40, 16, false),
+        ("pid_t next_pid", 56, 4, true),
+        ("int next_prio", 60, 4, true),
+    ],
+    print: "\"prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> \
+        next_comm=%s next_pid=%d next_prio=%d\", REC->prev_comm, REC->prev_pid, REC->prev_prio, \
+        (REC->prev_state & 0xff) ? __print_flags(REC->prev_state & 0xff, \"|\", { 0x1, \"S\" }, \
+        { 0x2, \"D\" }, { 0x4, \"T\" }, { 0x8, \"t\" }, { 0x10, \"X\" }, { 0x20, \"Z\" }, \
+        { 0x40, \"P\" }, { 0x80, \"I\" }) : \"R\", REC->prev_state & 0x100 ? \"+\" : \"\", \
+        REC->next_comm, REC->next_pid, REC->next_prio",
+};
+
+const WAKING: Fixed = Fixed {
+    system: "sched",
+    name: "sched_waking",
+    fields: &[
+        ("char comm[16]", 8, 16, false),
+        ("pid_t pid", 24, 4, true),
+        ("int prio", 28, 4, true),
+        ("int target_cpu", 32, 4, true),
+    ],
+    print: "\"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, \
+        REC->target_cpu",
+};
+
+const FPU: Fixed = Fixed {
+    system: "x86_fpu",
+    name: "x86_fpu_regs_activated",
+    fields: &[
+        ("struct fpu * fpu", 8, 8, false),
+        ("bool load_fpu", 16, 1, false),
+        ("u64 xfeatures", 24, 8, false),
+        ("u64 xcomp_bv", 32, 8, false),
+    ],
+    print: "\"x86/fpu: %p load: %d xfeatures: %llx xcomp_bv: %llx\", REC->fpu, \
+        REC->load_fpu, REC->xfeatures, REC->xcomp_bv",
+};
 
 /// What `perf probe` makes, under names of ours.
 fn probe(system: &'static str, name: String, id: u16) -> Format {

@@ -32,7 +32,7 @@
 //!
 //! | tag | how many | what |
 //! |---|---|---|
-//! | `MNFT` | 1, the first | the [`Manifest`] in JSON, at most [`MAX_MANIFEST`](file::MAX_MANIFEST) |
+//! | `MNFT` | 1, the first | the [`Manifest`] in JSON, at most [`file::MAX_MANIFEST`] |
 //! | `STDN` | 1 | the bytes of standard input that were read |
 //! | `FILE` | any | the contents of a host file, numbered from 0 |
 //!

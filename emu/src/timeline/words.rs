@@ -158,26 +158,42 @@ impl Told<'_> {
         })
     }
 
+    /// The deferred unwinder, from a request to what is made of it.
     fn deferred(&self) -> Option<String> {
-        let (task, cpu) = (&self.new.task, &self.new.cpu);
+        let asked = self.refusal().or_else(|| self.request()).or_else(|| self.naming());
+        let served = || self.capture().or_else(|| self.processing()).or_else(|| self.clearing());
+        asked.or_else(served).or_else(|| self.delivery())
+    }
+
+    /// Whether a request is let in: for whose stack, and from which context.
+    fn refusal(&self) -> Option<String> {
+        let level = self.new.cpu.level;
         let user = self.state.task.is_user();
         Some(match self.point {
             Point::RequestQ2
             | Point::TimestampRequest3
             | Point::CookieRequest3
             | Point::WorkRequest1 => match user {
-                true if self.point == Point::WorkRequest1 && cpu.level == 3 => {
+                true if self.point == Point::WorkRequest1 && level == 3 => {
                     "refused in NMI".to_owned()
                 }
                 true => "asked for the stack of a user task".to_owned(),
                 false => "refused: no user task, or it is ending".to_owned(),
             },
-            Point::RequestQ3 if cpu.level == 3 => "in NMI: task work with a nudge".to_owned(),
+            Point::RequestQ3 if level == 3 => "in NMI: task work with a nudge".to_owned(),
             Point::RequestQ3 => "not in NMI: task work without a nudge".to_owned(),
-            Point::TimestampRequest2 | Point::CookieRequest2 => match cpu.level {
+            Point::TimestampRequest2 | Point::CookieRequest2 => match level {
                 3 => "refused in NMI".to_owned(),
                 _ => "not in NMI".to_owned(),
             },
+            _ => return None,
+        })
+    }
+
+    /// A request that was let in.
+    fn request(&self) -> Option<String> {
+        let task = &self.new.task;
+        Some(match self.point {
             Point::TimestampRequest5 if self.old.task.id == task.id => {
                 "the task has a timestamp".to_owned()
             }
@@ -191,6 +207,15 @@ impl Told<'_> {
             Point::RequestQ4 => "the bit of the tracer that asks is read".to_owned(),
             Point::RequestQ8 => format!("mask read: {}", bits(task.mask)),
             Point::RequestQ9 => "PENDING and the bit into the mask".to_owned(),
+            Point::TimestampRequest8 | Point::CookieRequest8 => "interrupts as before".to_owned(),
+            _ => return None,
+        })
+    }
+
+    /// The stack's cookie.
+    fn naming(&self) -> Option<String> {
+        let (task, cpu) = (&self.new.task, &self.new.cpu);
+        Some(match self.point {
             Point::CookieG1 if task.id as u32 != 0 => "the task has a cookie".to_owned(),
             Point::CookieG1 => "the task has no cookie yet".to_owned(),
             Point::CookieG2 => {
@@ -205,6 +230,14 @@ impl Told<'_> {
             Point::CookieG5 => {
                 "the id gets the CPU's number plus one, and is the cookie".to_owned()
             }
+            _ => return None,
+        })
+    }
+
+    /// The walk, or the cache that stands for it.
+    fn capture(&self) -> Option<String> {
+        let task = &self.new.task;
+        Some(match self.point {
             Point::CaptureC1 => match self.state.task.mm.is_some() {
                 true => "the task has memory".to_owned(),
                 false => "refused: the task has no memory any more".to_owned(),
@@ -220,6 +253,14 @@ impl Told<'_> {
                 _ => "nothing cached: a walk".to_owned(),
             },
             Point::CaptureC6 => "the walk's addresses are in the cache".to_owned(),
+            _ => return None,
+        })
+    }
+
+    /// Who is to be called with the stack.
+    fn processing(&self) -> Option<String> {
+        let task = &self.new.task;
+        Some(match self.point {
             Point::ProcessP1 if task.mask & 1 != 0 => "a stack is pending".to_owned(),
             Point::ProcessP1 => "nothing is pending".to_owned(),
             Point::ProcessP8 => "the next tracer: did it ask?".to_owned(),
@@ -228,6 +269,14 @@ impl Told<'_> {
                 "it asked and was called: there is no cache to note that in".to_owned()
             }
             Point::ProcessP8Completed => "it asked and was called: noted".to_owned(),
+            _ => return None,
+        })
+    }
+
+    /// The reset of the unwinder's state, step by step.
+    fn clearing(&self) -> Option<String> {
+        let task = &self.new.task;
+        Some(match self.point {
             Point::ResetR2 if task.mask & 1 != 0 => "pending: all is kept".to_owned(),
             Point::ResetR2 => "nothing is pending".to_owned(),
             Point::ResetR3 if task.mask != 0 => "the mask has changed: again".to_owned(),
@@ -237,7 +286,13 @@ impl Told<'_> {
             }
             Point::ResetR4 => "the id is cleared".to_owned(),
             Point::ResetR6 => "nobody was served".to_owned(),
-            Point::TimestampRequest8 | Point::CookieRequest8 => "interrupts as before".to_owned(),
+            _ => return None,
+        })
+    }
+
+    /// Who was called, and what it did with the stack.
+    fn delivery(&self) -> Option<String> {
+        Some(match self.point {
             Point::CallbackLog => {
                 let call = self.state.unwind.calls.last()?;
                 let (who, stack) = (tracer(self.state, call.work), stack(&call.trace));

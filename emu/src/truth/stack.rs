@@ -7,8 +7,8 @@
 //! ra  = address after the call
 //! ```
 //!
-//! and a return to `ra` with `sp = CFA` ends it. A call over the return address of a frame
-//! ends that, too: its `call` only read the PC, or it threw its return address away. Anything else that moves control by a
+//! and a return to `ra` with `sp = CFA` ends it. A call over the return address of a frame ends
+//! that, too: its `call` only read the PC, or it threw its return address away. What else goes by a
 //! register or the stack, or to a function's start, is one of these, tried in this order:
 //!
 //! ```text
@@ -33,9 +33,9 @@
 //!     that was called from, at a function's start
 //! ```
 //!
-//! "Set by itself" is `mov rsp, …`, `leave`, `mov sp, …` and the like, since the last event:
-//! only they can change stacks. R4 comes first if `sp` is inside the innermost frame and was
-//! not set: by far the most jumps. A call never changes stacks: a function that moves to another stack and
+//! "Set by itself" is `mov rsp, …`, `leave`, `mov sp, …` and the like, since the last event: only
+//! they can change stacks. R4 comes first if `sp` is inside the innermost frame and was not set: by
+//! far the most jumps. A call never changes stacks: a function that moves to another stack and
 //! calls there will come back, so its frames stay live.
 //!
 //! A jump of R4 to another function's start, with the stack pointer as at the start of the
@@ -507,11 +507,11 @@ impl Stack {
         Some(TrueCaller { address, sp: frame.cfa, saved, signal: frame.signal })
     }
 
-    /// Whether a thread with this stack pointer is in the innermost frame, as far as that can
-    /// be told. It is not when that frame is one of those that are not kept (there were more
-    /// than [`MAX_LIVE_FRAMES`](crate::truth::cut::MAX_LIVE_FRAMES)), and when the stack pointer has left the frame, and the transfer of
-    /// control that ends it has not happened yet: inside `longjmp`, or a switch of stacks.
-    /// `sp_was_set`: as in [`Event`], since the last one.
+    /// Whether a thread with this stack pointer is in the innermost frame, as far as that can be
+    /// told. It is not when that frame is not kept (there were more than
+    /// [`crate::truth::cut::MAX_LIVE_FRAMES`]), and when the stack pointer has left the frame and
+    /// the transfer of control that ends it is yet to come: inside `longjmp`, or a switch of
+    /// stacks. `sp_was_set`: as in [`Event`], since the last one.
     ///
     /// ```text
     /// sp ≤ CFA − (x86_64: 8, the return address)

@@ -132,8 +132,8 @@ impl Strand {
         self.plain_from = depths.into_iter().max().unwrap_or_default();
     }
 
-    /// Ends the innermost frames that are `dead`, as a call at `cfa` shows. A function that moved to
-    /// another stack and calls there comes back.
+    /// Ends the innermost frames that are `dead`, as a call at `cfa` shows. A function that moved
+    /// to another stack and calls there comes back.
     #[cold]
     #[inline(never)]
     pub fn end_those(&mut self, dead: impl Fn(&Frame) -> bool, cfa: u64) {

@@ -27,7 +27,6 @@ use std::fs::Permissions;
 use std::io::Cursor;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arch::Arch;
 use emu::export::Sink;
@@ -268,9 +267,7 @@ impl Capture {
     pub fn run(&self) -> Outcome {
         let path = format!("/bin/{}", self.guest);
         // It may execute itself: the file must be executable, and have its name.
-        static RUNS: AtomicUsize = AtomicUsize::new(0);
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        let root = crate::scratch(&format!("captures-{}-{run}", self.name));
+        let root = crate::scratch(&format!("captures-{}", self.name));
         let host = root.join("bin").join(self.guest);
         std::fs::create_dir_all(root.join("bin")).unwrap();
         std::fs::copy(self.program(), &host).unwrap();

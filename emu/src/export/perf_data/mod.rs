@@ -3,8 +3,11 @@
 //! ```text
 //! Session ─► Attr (one per event) ─► Encoder ◄─ Record
 //!    │                                  │
-//!    │            preamble (kernel) ─► RecordStream ─► PerfDataFile:  header, ids, attrs │ records │ features
-//!    └─► features, tracing_data ────────────┘      └─► PerfDataPipe:  header │ attrs, names, features as records │ records
+//!    │            preamble (kernel) ─► RecordStream ─┬─► PerfDataFile
+//!    └─► features, tracing_data ────────────┘        └─► PerfDataPipe
+//!
+//! PerfDataFile   header, ids, attrs │ records │ features
+//! PerfDataPipe   header │ attrs, names, features as records │ records
 //! ```
 //!
 //! Nothing is held back: a record is written when it arrives. A file's header
@@ -35,7 +38,8 @@ const FILE_ATTR_SIZE: u64 = ATTR_SIZE as u64 + 16;
 /// Writes a `perf.data` file.
 ///
 /// ```text
-/// header 104 │ ids 8 × events │ perf_file_attr 144 × events │ data: records │ (offset, size) × features │ features
+/// header 104 │ ids 8 × events │ perf_file_attr 144 × events
+///            │ data: records │ (offset, size) × features │ features
 /// ```
 ///
 /// The header is written twice: with a data size of 0 at the start (perf then

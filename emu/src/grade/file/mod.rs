@@ -101,8 +101,8 @@ pub struct Sample {
     pub point: ProgramPoint,
     /// By DWARF number: 16 of x86_64, 32 of aarch64.
     pub registers: Vec<Hex>,
-    /// Live frames in all, which may be more than [`MAX_SAMPLE_FRAMES`]; `None` if that is not known,
-    /// see [`crate::truth::Stack::depth`].
+    /// Live frames in all, which may be more than [`MAX_SAMPLE_FRAMES`]; `None` if that is not
+    /// known, see [`crate::truth::Stack::depth`].
     pub depth: Option<u64>,
     /// The innermost of them, innermost first.
     pub frames: Vec<Frame>,

@@ -11,13 +11,13 @@
 //!   wake-ups and signals; [`output`]: what goes into a ring; [`contexts`]: changes of instances,
 //!   wherever they are; the end of events that nobody can reach.
 //!
-//! Not modelled, and refused: raw and cache events of the PMU, breakpoints in kernel memory, software events but
-//! those that a session has and the dummy, events of a control group, AUX areas, branch stacks,
-//! signals by `sigtrap`, filters and BPF programs. A program may store into the pages of records,
-//! which Linux answers with SIGBUS. Of interrupted kernel code only pc, sp and frame pointer are
-//! known: `PERF_SAMPLE_REGS_INTR` has zeros for the rest. `PERF_SAMPLE_READ` of an inherited event
-//! has the count of all its tasks, where Linux has that of the one that is sampled. Events are
-//! not multiplexed. `poll` of a ring is level-triggered by wake-ups, as in
+//! Not modelled, and refused: raw and cache events of the PMU, breakpoints in kernel memory,
+//! software events but those that a session has and the dummy, events of a control group, AUX
+//! areas, branch stacks, signals by `sigtrap`, filters and BPF programs. A program may store into
+//! the pages of records, which Linux answers with SIGBUS. Of interrupted kernel code only pc, sp
+//! and frame pointer are known: `PERF_SAMPLE_REGS_INTR` has zeros for the rest. `PERF_SAMPLE_READ`
+//! of an inherited event has the count of all its tasks, where Linux has that of the one that is
+//! sampled. Events are not multiplexed. `poll` of a ring is level-triggered by wake-ups, as in
 //! Linux: it tells each of them once.
 
 pub mod contexts;

@@ -40,8 +40,7 @@ pub fn open(s: &mut State, a: [u64; 6]) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let attr = copy_attr(s, a[0])?;
-    let rights = s.perf_rights();
-    attr.check_rights(rights).map_err(AttrError::errno)?;
+    attr.check_rights(s.perf_rights()).map_err(AttrError::errno)?;
     if flags & perf_flag::PID_CGROUP != 0 {
         // A kernel without control groups.
         return Err(Errno::EINVAL);
@@ -57,6 +56,21 @@ pub fn open(s: &mut State, a: [u64; 6]) -> SysResult {
         return Err(Errno::EINVAL);
     }
     check_cpu(s, pid, cpu)?;
+    let opened = alloc(s, attr, target)?;
+    if let Some(leader) = &leader {
+        check_group(&opened, leader, s.config.pmu_counters)?;
+    }
+    if flags & perf_flag::FD_OUTPUT != 0
+        && let Some(output) = &named
+    {
+        s.set_output(&opened, Some(output))?;
+    }
+    install(s, &opened, leader.as_ref(), flags & perf_flag::FD_CLOEXEC != 0)
+}
+
+/// `perf_event_alloc`: an event of its own, once it is known what `target` can be asked for.
+fn alloc(s: &mut State, attr: Attr, target: Target) -> Result<Rc<Opened>, Errno> {
+    let rights = s.perf_rights();
     let on_task = matches!(target, Target::Task(..));
     let kind = attr.event_kind(s.arch, rights, on_task).map_err(AttrError::errno)?;
     if let EventKind::Breakpoint(breakpoint) = kind {
@@ -69,7 +83,7 @@ pub fn open(s: &mut State, a: [u64; 6]) -> SysResult {
     }
     let with_chains = attr.samples(sample_type::CALLCHAIN);
     let buffers = with_chains.then(|| s.perf.callchains.get());
-    let opened = Rc::new(Opened {
+    Ok(Rc::new(Opened {
         id: s.perf.next_id(),
         event: Rc::new(attr.event(kind)),
         buffers: RefCell::new(buffers),
@@ -88,16 +102,7 @@ pub fn open(s: &mut State, a: [u64; 6]) -> SysResult {
         exited: Cell::new(false),
         notify: RefCell::new(Notify::default()),
         attr,
-    });
-    if let Some(leader) = &leader {
-        check_group(&opened, leader, s.config.pmu_counters)?;
-    }
-    if flags & perf_flag::FD_OUTPUT != 0
-        && let Some(output) = &named
-    {
-        s.set_output(&opened, Some(output))?;
-    }
-    install(s, &opened, leader.as_ref(), flags & perf_flag::FD_CLOEXEC != 0)
+    }))
 }
 
 /// `perf_copy_attr`; where the size is not one that the kernel takes, it says its own.

@@ -127,8 +127,8 @@ fn check_mode(file: &OpenFile, way: Way, at: Option<u64>) -> Result<(), Errno> {
     if open { Ok(()) } else { Err(Errno::EBADF) }
 }
 
-/// Whether the call waits for the other end of a pipe: to read from an empty one that has writers, to
-/// write what does not fit. It is made again then.
+/// Whether the call waits for the other end of a pipe: to read from an empty one that has writers,
+/// to write what does not fit. It is made again then.
 fn must_wait(s: &mut State, file: &OpenFile, len: u64, way: Way) -> Result<bool, Errno> {
     const NONBLOCK: u32 = 0o4000;
     let Node::Pipe(end) = &file.node else { return Ok(false) };

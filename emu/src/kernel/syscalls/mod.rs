@@ -158,7 +158,8 @@ fn call(state: &mut State, sysno: Sysno, mut args: [u64; 6]) -> u64 {
 }
 
 impl State {
-    /// What the present call keeps while it waits is forgotten; returns the bytes that it has moved.
+    /// What the present call keeps while it waits is forgotten; returns the bytes that it has
+    /// moved.
     fn end_of_call(&mut self) -> u64 {
         self.task.deadline = None;
         self.release_events();

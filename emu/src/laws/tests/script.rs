@@ -92,6 +92,7 @@ impl Script {
         Script::watched(mode, law, None, |machine| Laws::of(machine, vec![(found, monitor)]))
     }
 
+    /// The same under the laws that `laws` makes.
     fn watched(
         mode: Mode,
         law: u8,
@@ -105,19 +106,6 @@ impl Script {
             clock: Clock { granularity: 100, start: 0, skew: 0 },
             most_samples,
         };
-        let event = Event {
-            kind: EventKind::Cycles,
-            name: "cycles".to_owned(),
-            rate: Rate::Period(1),
-            exclude_user: false,
-            exclude_kernel: false,
-            callchain: true,
-            exclude_callchain_user: false,
-            exclude_callchain_kernel: false,
-            defer: true,
-            user_stack: UserStack::default(),
-            max_stack: 2,
-        };
         let laws = laws(machine);
         assert_eq!(laws.counts.watched, 1, "LAW-{law} in {mode:?}");
         Script {
@@ -125,36 +113,14 @@ impl Script {
             laws,
             event: 0,
             time: 1000,
-            cpu: CpuView {
-                id: 0,
-                irqs_on: true,
-                preempt_count: 0,
-                level: 0,
-                in_kernel: true,
-                irq_work: false,
-                resched_ipi: false,
-                counter: 0,
-                ticks: 0,
-                stalled: false,
-            },
-            task: TaskView {
-                tid: TID,
-                exiting: false,
-                has_mm: true,
-                ended: false,
-                work: WorkBits::default(),
-                works: TaskWorks::default(),
-                mask: 0,
-                id: 0,
-                pending: false,
-                cache: None,
-            },
+            cpu: kernel_code(),
+            task: user_task(),
             works: vec![Work { bit: 2, tracer: Some(Tracer::Perf), next: None, queued: None }],
             list: vec![PERF],
             traversals: 0,
             exit_stores: 0,
             closed: false,
-            events: vec![event],
+            events: vec![cycles()],
             records: Vec::new(),
             callchains: buffers::View::default(),
             rings: Vec::new(),
@@ -312,6 +278,55 @@ impl Script {
 
     fn is(&self, verdict: Verdict) {
         VERDICTS.with_borrow_mut(|verdicts| verdicts.insert((self.law, verdict)));
+    }
+}
+
+/// Every cycle is sampled, with a deferred callchain of two addresses.
+fn cycles() -> Event {
+    Event {
+        kind: EventKind::Cycles,
+        name: "cycles".to_owned(),
+        rate: Rate::Period(1),
+        exclude_user: false,
+        exclude_kernel: false,
+        callchain: true,
+        exclude_callchain_user: false,
+        exclude_callchain_kernel: false,
+        defer: true,
+        user_stack: UserStack::default(),
+        max_stack: 2,
+    }
+}
+
+/// A CPU in kernel code that can be interrupted.
+fn kernel_code() -> CpuView {
+    CpuView {
+        id: 0,
+        irqs_on: true,
+        preempt_count: 0,
+        level: 0,
+        in_kernel: true,
+        irq_work: false,
+        resched_ipi: false,
+        counter: 0,
+        ticks: 0,
+        stalled: false,
+    }
+}
+
+/// A task of user code that nobody has asked anything.
+fn user_task() -> TaskView {
+    TaskView {
+        tid: TID,
+        exiting: false,
+        has_mm: true,
+        ended: false,
+        work: WorkBits::default(),
+        works: TaskWorks::default(),
+        mask: 0,
+        id: 0,
+        pending: false,
+        cache: None,
     }
 }
 
