@@ -142,6 +142,23 @@ fn files_can_be_taken_out() {
     assert_eq!((again.status, again.stderr.as_str()), (125, told));
 }
 
+/// A replay can be watched by the laws, also under another design than was recorded.
+#[test]
+fn a_replay_keeps_the_laws() {
+    let dir = scratch("recording-laws");
+    let words = ["record", "-q", "-o", "run.emu", "--call-graph", "fp,defer", "-c", "400", "hello"];
+    assert_eq!(run_in(&dir, b"", &words).status, 0);
+    let told = |more: &[&str]| {
+        let words = [&["replay", "-q", "--laws", "run.emu", "-o", "p.data"], more].concat();
+        let done = run_in(&dir, b"", &words);
+        assert_eq!(done.status, 0, "{}", done.stderr);
+        done.stderr.lines().last().unwrap_or_default().to_owned()
+    };
+    assert!(told(&[]).contains(" 0 broken, ") && told(&[]).contains("LAW-37 by H2 2 times"));
+    let cookie = told(&["--deferred", "cookie"]);
+    assert!(cookie.starts_with("laws: ") && !cookie.contains("H2"), "{cookie}");
+}
+
 /// The host's system calls during a replay name no file of the guest's.
 #[test]
 fn a_replay_opens_no_file_of_the_guest() {

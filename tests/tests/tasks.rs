@@ -152,3 +152,43 @@ fn cookies_of_several_tasks() {
         );
     }
 }
+
+/// Two events that one step of the kernel hits: each sample is of the task that it was in, on its
+/// CPU, with its whole kernel stack, on any number of CPUs.
+#[test]
+fn what_a_step_hits_twice_is_sampled_where_it_was() {
+    let both = "context-switches,sched:sched_switch";
+    for arch in Arch::ALL {
+        for cpus in CPUS {
+            let deferred = tasks(arch, cpus).events(both, 1).deferred("mask");
+            let deferred = if arch == Arch::Aarch64 { deferred.sframe() } else { deferred };
+            let outcome = deferred.run();
+            let kernel = |chain: &[u64]| chain.iter().filter(|&&a| a >> 48 == 0xffff).count();
+            let of = |event: usize| -> BTreeMap<(u32, u32, usize), usize> {
+                let mut seen = BTreeMap::new();
+                for s in outcome.samples().filter(|s| s.event == event) {
+                    *seen.entry((s.cpu, s.tid, kernel(&s.callchain))).or_default() += 1;
+                }
+                seen
+            };
+            let (first, second) = (of(0), of(1));
+            assert!(first.len() > 1, "{arch}, {cpus} CPUs: {first:?}");
+            assert_eq!(first, second, "{arch}, {cpus} CPUs");
+        }
+    }
+}
+
+/// The clocks of a CPU sample its idle task too, in kernel code and without a user stack.
+#[test]
+fn idle_cpus_are_sampled_by_their_clocks() {
+    for arch in Arch::ALL {
+        let outcome = tasks(arch, 8).events("cpu-clock", 100_000).wide().run();
+        let idle: Vec<_> = outcome.samples().filter(|s| s.tid == 0).collect();
+        let last = outcome.samples().map(|s| s.time).max().unwrap();
+        assert!(idle.len() as u64 > last / 100_000, "{arch}: {} in {last} ns", idle.len());
+        for sample in idle {
+            let user = sample.callchain.iter().any(|&a| a < 1 << 48);
+            assert!(sample.ip >> 48 == 0xffff && !user, "{arch}: {:x?}", sample.callchain);
+        }
+    }
+}

@@ -78,6 +78,9 @@ pub struct ReplayOptions {
     /// See [`TimelineOptions`].
     #[command(flatten)]
     pub timeline: TimelineOptions,
+    /// Watch the laws that the modelled kernel has to keep, as `emu run --laws` does
+    #[arg(long, help_heading = "Timeline")]
+    pub laws: bool,
     /// See [`MachineOptions`].
     #[command(flatten)]
     pub machine: MachineOptions,
@@ -113,7 +116,7 @@ pub fn run(
         world: WorldOptions { root: None, env: Vec::new() },
         machine: kept.machine,
         help: None,
-        laws: false,
+        laws: options.laws,
         command: Vec::new(),
     };
     let destination = Destination::new(&options.output);

@@ -247,7 +247,6 @@ impl Parts {
             pipes: 0,
             vfs: self.vfs,
             perf: self.perf,
-            overflows: Default::default(),
             unwind: Unwind::new(Rc::new(NotBuilt)),
             tracers: Vec::new(),
             config: self.config,

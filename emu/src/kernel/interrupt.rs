@@ -26,8 +26,9 @@ use crate::kernel::symbols::{Function, Named};
 use crate::kernel::timers::Timer;
 use crate::kernel::wait::Woken;
 use crate::kernel::{Kernel, Point, State, entry, exit, scheduler, tracer};
+use crate::perf::abi::flag;
 use crate::perf::context::Slot;
-use crate::perf::record::{Event, Time};
+use crate::perf::record::Time;
 
 /// What comes before the next step of the path that runs.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub enum Pending {
 /// What comes now, in kernel mode.
 pub fn due(state: &mut State) -> Option<Pending> {
     state.cpu.kernel?;
-    if let Some(overflow) = state.overflows.pop_front() {
+    if let Some(overflow) = state.cpu.overflows.pop_front() {
         return Some(Pending::Overflow(overflow));
     }
     let cpu = &state.cpu;
@@ -309,23 +310,22 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
             s.cpu.nmi_masked = false;
             s.cpu.preempt_count += HARDIRQ - counted;
             run_timers(s);
-            expired(s)
+            s.expired_clock()
         })
         .await;
     k.enter(functions).await;
     if k.constant(|s| !s.tracers.is_empty()) {
         tracer::at_timer(k).await;
     }
-    while let Some((slot, skipped)) = next {
-        // What interrupts the idle task is nobody's.
-        let user = match skipped || clock_excluded(&k.constant(|s| s.event(slot).clone()), &at) {
+    while let Some(slot) = next {
+        let user = match k.constant(|s| clock_excluded(s, slot, &at)) {
             true => UserPart::Immediate,
             false => sampling::request(k, slot).await,
         };
         next = k
             .step(Point::IrqHandler, |s| {
                 cpu_clock(s, slot, at, user);
-                expired(s)
+                s.expired_clock()
             })
             .await;
     }
@@ -333,24 +333,22 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
     count_out(k).await;
 }
 
-/// The modes that an event skips.
-fn clock_excluded(event: &Event, at: &Interrupted) -> bool {
-    match at {
-        Interrupted::User(_) => event.exclude_user,
-        Interrupted::Kernel { .. } => event.exclude_kernel,
-    }
+/// The modes that an event skips: with `exclude_idle` the idle task too.
+fn clock_excluded(state: &State, slot: Slot, at: &Interrupted) -> bool {
+    let instance = state.instance(slot);
+    let busy = instance.opened().is_some_and(|event| event.attr.has(flag::EXCLUDE_IDLE));
+    let mode = match at {
+        Interrupted::User(_) => instance.event.exclude_user,
+        Interrupted::Kernel { .. } => instance.event.exclude_kernel,
+    };
+    mode || busy && state.task.is_idle()
 }
 
-/// A clock event whose timer has expired, and whether it skips the idle task, which runs.
-fn expired(state: &State) -> Option<(Slot, bool)> {
-    state.expired_clock().map(|slot| (slot, state.task.is_idle()))
-}
-
-/// `perf_swevent_hrtimer`: a sample of the interrupted context, the timer forwarded. The
-/// idle and excluded modes are skipped.
+/// `perf_swevent_hrtimer`: a sample of the interrupted context, the timer forwarded. Excluded
+/// modes are skipped.
 fn cpu_clock(state: &mut State, slot: Slot, at: Interrupted, user: UserPart) {
     let now = state.cpu.clock;
-    let excluded = clock_excluded(state.event(slot), &at) || state.task.is_idle();
+    let excluded = clock_excluded(state, slot, &at);
     let counter = &mut state.instance_mut(slot).counter;
     counter.left = 0;
     if excluded {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A request has steps of its own. So the overflow of a software event, which happens inside
-//! another path's step, waits in [`State::overflows`] until that step is over, and is taken in
+//! another path's step, waits in [`crate::kernel::state::Cpu::overflows`] until that step is over, and is taken in
 //! the same context; without a request it is taken on the spot.
 
 use std::rc::Rc;
@@ -148,7 +148,7 @@ impl State {
             return;
         }
         if self.defers(slot) {
-            self.overflows.push_back(Overflow { slot, at, raw });
+            self.cpu.overflows.push_back(Overflow { slot, at, raw });
         } else {
             self.sample(slot, at, raw, UserPart::Immediate);
         }

@@ -205,6 +205,9 @@ pub struct Cpu {
     pub since_branch: u64,
     /// Events of guests whose readers irq_work is to wake.
     pub wakeups: Vec<Rc<Opened>>,
+    /// Overflows of software events whose samples ask for a deferred unwind: they are taken
+    /// when the step that they happened in is over.
+    pub overflows: VecDeque<Overflow>,
 }
 
 impl Cpu {
@@ -240,6 +243,7 @@ impl Cpu {
             since_branch: 0,
             slot_is_stale: false,
             wakeups: Vec::new(),
+            overflows: VecDeque::new(),
         }
     }
 
@@ -353,9 +357,6 @@ pub struct State {
     pub vfs: Vfs,
     /// Performance events.
     pub perf: Perf,
-    /// Overflows of software events whose samples ask for a deferred unwind: they are taken
-    /// when the step that they happened in is over.
-    pub overflows: VecDeque<Overflow>,
     /// Deferred user unwinding.
     pub unwind: Unwind,
     /// Tracers beside perf; which they are never changes in a run.

@@ -236,6 +236,8 @@ pub mod record {
     pub const SWITCH_CPU_WIDE: u32 = 15;
     /// `PERF_RECORD_USER_TYPE_START`: from here on perf's own, without trailer.
     pub const USER_TYPES: u32 = 64;
+    /// `PERF_RECORD_HEADER_MAX` of perf 7.3, which refuses records of this type and above.
+    pub const TYPES: u32 = 87;
     /// `PERF_RECORD_AUXTRACE`
     pub const AUXTRACE: u32 = 71;
     /// `PERF_RECORD_COMPRESSED`

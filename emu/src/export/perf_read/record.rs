@@ -105,6 +105,10 @@ impl<'a> Record<'a> {
         if size < 8 {
             return Err(ReadError::new(offset + 6, "record size", format!("{size}, less than 8")));
         }
+        if number >= abi::record::TYPES {
+            let problem = format!("{number}; perf knows types below {}", abi::record::TYPES);
+            return Err(ReadError::new(offset, "record type", problem));
+        }
         // perf's own records of these types may have any size.
         let odd = [kind::HEADER_TRACING_DATA, kind::HEADER_FEATURE].contains(&number);
         if size % 8 != 0 && !odd {

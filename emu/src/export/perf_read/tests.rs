@@ -180,6 +180,10 @@ fn a_file_does_not_grow_without_limit() {
 fn damaged_records_say_where() {
     let of = |data: &[u8]| error(&file(&[(attr(DEFERRED, FLAGS), &[3])], data, &[]));
     assert_eq!(of(&words(&[9])), "offset 0x106, record size: 0, less than 8");
+    assert_eq!(
+        of(&rec_words(87, &[1])),
+        "offset 0x100, record type: 87; perf knows types below 87"
+    );
     assert!(of(&words(&[9 | 12 << 48, 0])).starts_with("offset 0x106, record size: 12 of"));
     assert!(of(&words(&[9 | 24 << 48, 0])).starts_with("offset 0x108, record: 16 bytes, where"));
     let chain = rec_words(9, &[KERNEL_IP, 7, 1, 1, u64::MAX]);
