@@ -389,11 +389,13 @@ impl TaskStory {
         }
     }
 
-    /// A work that asked has lost its bit.
+    /// A work that asked is out of the list, where no traversal that begins now meets it, or has lost
+    /// its bit.
     fn cancels(&mut self, now: &Now<'_>) {
         for at in 0..self.asked.len() {
             let Asked { work, answer, .. } = self.asked[at];
-            let gone = now.works.get(work.0 as usize).is_some_and(|w| w.bit < 0);
+            let bit = now.works.get(work.0 as usize).map(|w| w.bit);
+            let gone = bit.is_some_and(|bit| bit < 0 || !now.list.contains(&work));
             let known = |h: &Happened| h.work == Some(work) && h.entry == self.entry;
             let kinds = [Hazard::Cancelled, Hazard::H7, Hazard::H8, Hazard::H17];
             if gone && self.hazards.find(&kinds, known).is_none() {

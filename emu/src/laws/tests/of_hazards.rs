@@ -155,6 +155,15 @@ fn h17_cancelled_in_a_request() {
     asked.reset().is_explained(Hazard::H17);
 }
 
+/// Taken out of the list before the traversal begins, its bit not yet.
+#[test]
+fn cancelled_before_the_callbacks() {
+    let asked = || two(10).then(Point::ProcessP2, set(0b1000)).asks(OTHER, 0, C1);
+    let gone = |s: &mut Script| s.list.retain(|work| *work != OTHER);
+    asked().then(Point::ProcessP7, gone).reset().is_explained(Hazard::Cancelled);
+    asked().steps(&[Point::ProcessP7]).reset().is_broken();
+}
+
 #[test]
 fn h19_the_bit_has_another_owner() {
     let met = |law| {
