@@ -49,8 +49,6 @@ impl Engine {
         if let Some(flow) = &mut self.shared.flow {
             flow.flush();
         }
-        // What was read on the way.
-        self.known.set(None);
         let retired = instructions - self.shared.hot.left.instructions();
         self.shared.clock = self.shared.clock.wrapping_add(retired);
         // Blocks that count themselves leave branches out.

@@ -337,11 +337,7 @@ async fn timer_handler(k: &Kernel, at: Interrupted, functions: &[Named]) {
 fn clock_excluded(state: &State, slot: Slot, at: &Interrupted) -> bool {
     let instance = state.instance(slot);
     let busy = instance.opened().is_some_and(|event| event.attr.has(flag::EXCLUDE_IDLE));
-    let mode = match at {
-        Interrupted::User(_) => instance.event.exclude_user,
-        Interrupted::Kernel { .. } => instance.event.exclude_kernel,
-    };
-    mode || busy && state.task.is_idle()
+    at.is_excluded(&instance.event) || busy && state.task.is_idle()
 }
 
 /// `perf_swevent_hrtimer`: a sample of the interrupted context, the timer forwarded. Excluded

@@ -162,14 +162,10 @@ impl State {
     /// The CPU that takes the next step: the one that is behind, of several the lowest. `None`
     /// when all are idle and no timer runs.
     pub fn elect(&self) -> Option<Elected> {
-        if self.others.cpus.is_empty() {
-            let (at, cpu) = (self.cpu.ready_at(), self.cpu.id);
-            return (at != Time::MAX).then_some(Elected { cpu, at, horizon: Time::MAX });
-        }
-        let (mut first, mut second) = ((Time::MAX, 0), Time::MAX);
-        for cpu in self.cpus() {
+        let (mut first, mut second) = ((self.cpu.ready_at(), self.cpu.id), Time::MAX);
+        for cpu in self.others.cpus.values() {
             let ready = (cpu.ready_at(), cpu.id);
-            if ready.0 < first.0 {
+            if ready < first {
                 second = first.0;
                 first = ready;
             } else {

@@ -39,6 +39,16 @@ pub enum Interrupted {
     },
 }
 
+impl Interrupted {
+    /// Whether it is in a mode that the event leaves out.
+    pub const fn is_excluded(&self, event: &Event) -> bool {
+        match self {
+            Interrupted::User(_) => event.exclude_user,
+            Interrupted::Kernel { .. } => event.exclude_kernel,
+        }
+    }
+}
+
 /// A software event that overflowed.
 #[derive(Clone, Debug)]
 pub struct Overflow {
@@ -139,12 +149,7 @@ impl State {
 
     /// An event happened once, with the registers of `at`.
     pub fn hit_at(&mut self, slot: Slot, at: Interrupted, raw: Option<Raw>) {
-        let event = self.event(slot);
-        let excluded = match at {
-            Interrupted::User(_) => event.exclude_user,
-            Interrupted::Kernel { .. } => event.exclude_kernel,
-        };
-        if excluded || !self.instance_mut(slot).counter.count(1) {
+        if at.is_excluded(self.event(slot)) || !self.instance_mut(slot).counter.count(1) {
             return;
         }
         if self.defers(slot) {
