@@ -295,9 +295,6 @@ pub struct SamplingOptions {
     #[arg(long, value_name = "DESIGN", default_value = "mask",
         value_parser = ["mask", "cookie", "timestamp", "per-work"])]
     pub deferred: String,
-    /// What the designs meet besides perf.
-    #[command(flatten)]
-    pub deferring: DeferringOptions,
     /// Write deferred callchains merged, for perf older than 7
     #[arg(long)]
     pub merge: bool,
@@ -332,6 +329,9 @@ pub struct SamplingOptions {
     /// beside the profile, for `emu explain`; docs/verdicts.md says what the verdicts mean
     #[arg(long)]
     pub truth: bool,
+    /// What the designs meet besides perf. It comes last: its heading is that of all options below.
+    #[command(flatten)]
+    pub deferring: DeferringOptions,
 }
 
 /// Where the profile goes.
