@@ -10,8 +10,9 @@
 //! ```
 //!
 //! One concept a folder; dependencies point downwards in this list: [`cli`] → [`recording`] →
-//! [`show`] / [`export`] / [`deferred`] / [`laws`] → [`timeline`] → [`perf`] / [`kernel`] →
-//! [`loader`] → [`mem`] → [`engine`]. [`numbers`] writes numbers for people. `unsafe` code and the
+//! [`show`] / [`export`] / [`scenario`] → [`deferred`] / [`laws`] → [`timeline`] → [`perf`] / [`kernel`] →
+//! [`loader`] → [`mem`] → [`engine`]. [`numbers`] writes numbers for people, [`spelling`] finds names
+//! that could have been meant. `unsafe` code and the
 //! name of the engine live in [`engine`] and in no other folder.
 
 pub mod cli;
@@ -27,7 +28,9 @@ pub mod mem;
 pub mod numbers;
 pub mod perf;
 pub mod recording;
+pub mod scenario;
 pub mod show;
+pub mod spelling;
 pub mod symbols;
 pub mod timeline;
 pub mod truth;

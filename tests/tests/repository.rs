@@ -112,11 +112,12 @@ fn kernel_paths_are_made_of_steps() {
 }
 
 /// What each folder of the emulator may use, besides itself.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     (
         "cli",
         &[
             "recording",
+            "scenario",
             "explain",
             "show",
             "grade",
@@ -132,7 +133,12 @@ const LAYERS: [(&str, &[&str]); 17] = [
             "mem",
             "engine",
             "numbers",
+            "spelling",
         ],
+    ),
+    (
+        "scenario",
+        &["deferred", "laws", "timeline", "kernel", "perf", "loader", "mem", "engine", "spelling"],
     ),
     ("recording", &["export", "kernel", "perf", "loader", "engine"]),
     ("explain", &["grade", "show", "truth", "symbols", "numbers"]),
@@ -145,11 +151,12 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("deferred", &["kernel", "mem", "engine"]),
     ("kernel", &["perf", "loader", "mem", "engine"]),
     ("symbols", &["perf"]),
-    ("perf", &["engine"]),
+    ("perf", &["engine", "spelling"]),
     ("loader", &["mem"]),
     ("mem", &["engine"]),
     ("engine", &[]),
     ("numbers", &[]),
+    ("spelling", &[]),
 ];
 
 /// Dependencies of folders point downwards only.

@@ -160,7 +160,8 @@ impl Stop {
         Ok(stop)
     }
 
-    fn status(&self) -> u8 {
+    /// The exit status of a command that was stopped.
+    pub fn status(&self) -> u8 {
         let signal = u8::try_from(self.signal.load(Ordering::Relaxed)).unwrap_or_default();
         if signal == 0 { status::SIGNAL + 2 } else { status::SIGNAL + signal }
     }

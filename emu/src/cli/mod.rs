@@ -9,11 +9,12 @@
 //!                  ├─► explain (stdout, or a picture)
 //!                  ├─► merge (a profile)
 //!                  ├─► points (stdout)
+//!                  ├─► scenario ─► play, search (stdout)
 //!                  └─► guests (stdout)
 //! ```
 //!
 //! One file a subcommand ([`run`], [`record`], [`replay`], [`mod@test`], [`check`], [`show`],
-//! [`explain`], [`merge`], [`guests`], [`points`]); [`options`] holds the command line, which
+//! [`explain`], [`merge`], [`guests`], [`points`], [`scenario`]); [`options`] holds the command line, which
 //! [`reading`] reads, [`output`] the way errors and the profile go out, [`files`] opens what people
 //! name, [`outputs`] keeps what is written apart, [`notes`] tells which options change nothing,
 //! [`world`] finds the guest, [`words`] keeps options in a recording, [`outcome`] compares what
@@ -49,6 +50,8 @@ pub mod reading;
 pub mod record;
 pub mod replay;
 pub mod run;
+pub mod scenario;
+mod scenario_table;
 pub mod session;
 pub mod show;
 pub mod summary;
@@ -99,6 +102,7 @@ fn execute(words: &[OsString]) -> Result<u8, Failure> {
         Command::Merge(options) => merge::run(&options),
         Command::Guests(options) => guests::run(&options),
         Command::Points(options) => points::run(&options),
+        Command::Scenario(options) => scenario::run(&options),
     }
 }
 

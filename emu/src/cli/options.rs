@@ -16,6 +16,7 @@ use crate::cli::merge::MergeOptions;
 use crate::cli::points::PointsOptions;
 use crate::cli::record::RecordOptions;
 use crate::cli::replay::ReplayOptions;
+use crate::cli::scenario::ScenarioOptions;
 use crate::cli::session::{SessionOptions, session};
 use crate::cli::test::TestOptions;
 use crate::cli::timeline::TimelineOptions;
@@ -77,6 +78,8 @@ pub enum Command {
     Guests(GuestsOptions),
     /// List the steps of the modelled kernel, with their rules and costs
     Points(PointsOptions),
+    /// Play what happens when, or search all that could happen
+    Scenario(ScenarioOptions),
 }
 
 impl Command {

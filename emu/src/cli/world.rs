@@ -19,6 +19,7 @@ use crate::kernel::vfs::{Host, RealHost};
 use crate::loader::vdso::Vdso;
 use crate::loader::{LoadError, file};
 use crate::recording::Recording;
+use crate::spelling;
 
 /// The guest that runs when none is named.
 pub const DEMO: &str = "demo";
@@ -266,46 +267,24 @@ fn or_not_in(catalogue: &Catalogue, name: &str, error: Failure) -> Failure {
 
 /// `no WHAT is called NAME`, with those of `names` that look like it.
 pub fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let hint = did_you_mean(name, names);
+    format!("no {what} is called {name:?}; {hint}`emu guests` lists the guests")
+}
+
+/// `did you mean NAME? `, or nothing if none of `names` is like `name`.
+pub fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
     let near = near(name, names);
-    let hint = match near.is_empty() {
+    match near.is_empty() {
         true => String::new(),
         false => format!("did you mean {}? ", near.join(" or ")),
-    };
-    format!("no {what} is called {name:?}; {hint}`emu guests` lists the guests")
+    }
 }
 
 /// At most three of `names` that differ from `name` by a slip or two, or contain it.
 pub fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let slips = (name.chars().count() / 3).clamp(1, 3);
-    let mut scored: Vec<(usize, &str)> = names
-        .filter_map(|n| {
-            let contained = name.len() >= 3 && (n.contains(name) || name.contains(n));
-            let distance = distance(name, n);
-            (distance <= slips || contained).then_some((distance, n))
-        })
-        .collect();
-    scored.sort_unstable();
-    scored.into_iter().take(3).map(|(_, n)| n).collect()
-}
-
-/// Edit distance (Levenshtein) of short names; longer ones are far from everything.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len() > 64 || b.len() > 64 {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, y) in row.iter_mut().skip(1).zip(&b) {
-            let best = (diagonal + usize::from(x != y)).min(*cell + 1).min(left + 1);
-            diagonal = std::mem::replace(cell, best);
-            left = best;
-        }
-        row[0] = i + 1; // never empty
-    }
-    row.last().copied().unwrap_or_default()
+    let contained = |n: &str| name.len() >= 3 && (n.contains(name) || name.contains(n));
+    spelling::nearest(name, names, |distance, n| distance <= slips || contained(n))
 }
 
 /// The fixed environment, changed as `--env` says; the last of a name counts.
@@ -371,9 +350,6 @@ mod tests {
         assert_eq!(near("hello-mus"), ["hello-musl", "hello"]);
         assert_eq!(near("HELLO"), [""; 0]);
         assert_eq!(near("x"), [""; 0]);
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!((distance("", "ab"), distance("ab", "")), (2, 2));
-        assert_eq!(distance(&"a".repeat(65), "a"), usize::MAX);
         let message = unknown("guest", "sgev", names.into_iter());
         assert_eq!(message, "no guest is called \"sgev\"; `emu guests` lists the guests");
     }

@@ -175,6 +175,17 @@ impl Arena {
         self.free.push(frame);
     }
 
+    /// Gives all frames back, whoever has them: the machine is gone.
+    pub fn clear(&mut self) {
+        self.bin.0.borrow_mut().clear();
+        self.shares.clear();
+        self.free.clear();
+        for frame in (0..self.next).rev().map(Frame) {
+            self.touch_code(frame);
+            self.free.push(frame);
+        }
+    }
+
     /// Where frames can be given back without the arena.
     pub fn bin(&self) -> Bin {
         self.bin.clone()
@@ -267,6 +278,18 @@ mod tests {
         arena.bin().put(b);
         assert_eq!(arena.used(), 1);
         assert_eq!((arena.alloc(), arena.alloc()), (Some(b), Some(Frame(2))));
+    }
+
+    #[test]
+    fn what_is_cleared_is_given_out_in_the_same_order() {
+        let mut arena = Arena::with_len(4 * FRAME_SIZE).unwrap();
+        let frames = [arena.alloc(), arena.alloc()];
+        arena.bytes_mut(Frame(0))[0] = 1;
+        arena.share(Frame(1));
+        arena.clear();
+        assert!(arena.is_empty() && !arena.is_shared(Frame(1)));
+        assert_eq!([arena.alloc(), arena.alloc()], frames);
+        assert_eq!(arena.bytes(Frame(0))[0], 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The machine as it is when the first program begins.
+//! The first program in a new machine.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,15 @@ use arch::{Arch, Errno};
 
 use crate::engine::{Arena, Engine, EngineError};
 use crate::kernel::State;
-use crate::kernel::fork::{kernel_stacks, stack_base};
+use crate::kernel::boot::{FIRST, FIRST_MM, PID, Parts, Stacks};
 use crate::kernel::image::{self, ImageError, Loaded, Request};
 use crate::kernel::kstack::KernelStack;
-use crate::kernel::machine::Others;
 use crate::kernel::process::Process;
-use crate::kernel::state::{Config, Cpu, SplitMix64, Stats};
-use crate::kernel::symbols::Named;
-use crate::kernel::task::{DEFAULT_LIMITS, KernelThread, Place, Task, TaskId};
-use crate::kernel::unwind::{NotBuilt, Unwind};
+use crate::kernel::state::{Config, SplitMix64};
+use crate::kernel::task::{DEFAULT_LIMITS, Place, Task};
 use crate::kernel::vfs::{FdTable, File, Host, RealHost, Tree, Vfs};
 use crate::loader::stack::StackError;
 use crate::loader::{FileError, LoadError};
-use crate::mem::mm::{Mm, MmId};
 use crate::perf::context::Context;
 use crate::perf::record::{Record, Session};
 use crate::perf::session::{Perf, SessionId};
@@ -97,11 +93,6 @@ impl ExecError {
     }
 }
 
-/// The first process.
-const PID: u32 = 1000;
-/// CPUs that a machine may have: affinity is a word.
-pub const MOST_CPUS: u32 = 64;
-
 /// Loads `program` into a new machine on this host, whose events are those of `session`; its
 /// architecture becomes the file's.
 ///
@@ -132,32 +123,24 @@ pub fn exec_on(
     let arch = image::arch_of(&file).map_err(|source| unloadable(program, source))?;
     let mut arena = Arena::new()?;
     let core = Engine::new(arch, &mut arena)?;
-    let cpus = config.cpus.clamp(1, MOST_CPUS);
-    let stacks = Stacks::new(arch, cpus, &mut arena).ok_or(ExecError::Memory)?;
+    let stacks = Stacks::new(arch, config.cpus, &mut arena).ok_or(ExecError::Memory)?;
     let mut random = SplitMix64(program.seed ^ 1);
     let loaded = load(program, &file, &mut random, &config, &mut arena)?;
     let session = make_session(arch);
-    let task = first_task(program, &loaded, stacks.first, random, &session);
-    let others =
-        Others { last_task: FIRST.0 + cpus, last_mm: 1, last_pid: PID, ..Others::default() };
+    let task = first_task(program, &loaded, stacks.first.clone(), random, &session);
     let parts = Parts {
         arch,
         arena,
         core: Box::new(core),
-        cpu: Box::new(Cpu::new(0, stacks.nmi0, IDLE_0)),
-        mm: Box::new(loaded.mm),
-        task: Box::new(task),
-        others,
+        stacks,
+        mm: loaded.mm,
+        task,
         vfs: Vfs::new(host, tree),
         perf: Perf::new(session),
         config,
         random: SplitMix64(program.seed),
     };
     let mut state = parts.assemble();
-    for (id, (nmi, stack)) in stacks.others.into_iter().enumerate() {
-        state.add_idle_task(id as u32, nmi, stack);
-    }
-    state.open_cpu_events();
     state.core.set_regs(&loaded.regs);
     announce(&mut state);
     state.assign_counters();
@@ -200,168 +183,14 @@ fn load(
         limits: &DEFAULT_LIMITS,
         aslr: program.aslr,
         random: chosen,
-        mm: MmId(1),
+        mm: FIRST_MM,
     };
     image::load(&request, config, arena)
         .map_err(|source| ExecError::of_image(source, &program.host))
 }
 
-/// What a machine is put together from; the rest of it begins empty.
-struct Parts {
-    arch: Arch,
-    arena: Arena,
-    core: Box<Engine>,
-    cpu: Box<Cpu>,
-    mm: Box<Mm>,
-    task: Box<Task>,
-    others: Others,
-    vfs: Vfs,
-    perf: Perf,
-    config: Config,
-    random: SplitMix64,
-}
-
-impl Parts {
-    /// The machine, whose CPU 0 runs the first task.
-    fn assemble(self) -> State {
-        let Parts { arch, arena, core, mut cpu, mm, mut task, .. } = self;
-        cpu.current = FIRST;
-        cpu.fpu_owner = Some(FIRST);
-        task.fpu_cpu = Some(0);
-        State {
-            arch,
-            arena,
-            core,
-            cpu,
-            mm,
-            task,
-            others: self.others,
-            horizon: u64::MAX,
-            gives_way: false,
-            engine_task: FIRST,
-            engine_mm: MmId(1),
-            first: PID,
-            ending: None,
-            failure: None,
-            zombies: Default::default(),
-            pipes: 0,
-            vfs: self.vfs,
-            perf: self.perf,
-            unwind: Unwind::new(Rc::new(NotBuilt)),
-            tracers: Vec::new(),
-            config: self.config,
-            random: self.random,
-            unsupported: Default::default(),
-            observer: None,
-            timeline: None,
-            stats: Stats::default(),
-        }
-    }
-}
-
-/// The first task.
-const FIRST: TaskId = TaskId(1);
-/// The idle task of CPU 0; those of the others follow.
-const IDLE_0: TaskId = TaskId(2);
 /// User and group of the guest.
 const USER: u32 = 1000;
-
-/// Kernel stacks at the boot.
-struct Stacks {
-    first: KernelStack,
-    nmi0: KernelStack,
-    /// For each CPU: its NMI stack (none for CPU 0, which has it), its idle task's stack.
-    others: Vec<(Option<KernelStack>, KernelStack)>,
-}
-
-impl Stacks {
-    fn new(arch: Arch, cpus: u32, arena: &mut Arena) -> Option<Stacks> {
-        let base = kernel_stacks(arch);
-        let first = KernelStack::new(base, arena)?;
-        let nmi0 = KernelStack::new(base + 0x10_0000, arena)?;
-        let mut others = Vec::new();
-        for cpu in 0..cpus {
-            let nmi = match cpu {
-                0 => None,
-                n => Some(KernelStack::new(base + 0x10_0000 * u64::from(n + 1), arena)?),
-            };
-            others.push((nmi, KernelStack::new(stack_base(arch, TaskId(IDLE_0.0 + cpu)), arena)?));
-        }
-        Some(Stacks { first, nmi0, others })
-    }
-}
-
-impl State {
-    /// The idle task of CPU `id`, and the CPU itself if it is not the first.
-    fn add_idle_task(&mut self, id: u32, nmi: Option<KernelStack>, stack: KernelStack) {
-        let task = TaskId(IDLE_0.0 + id);
-        let comm = format!("swapper/{id}").into_bytes();
-        let place = if id == 0 { Place::Off(0) } else { Place::Running(id) };
-        let mut idle = Task::empty(task, comm, stack, place);
-        idle.affinity = 1 << id;
-        idle.kernel_thread = Some(KernelThread::Idle);
-        self.others.tasks.insert(task, Box::new(idle));
-        self.start_in_kernel(task, Named::CpuStartupEntry, Named::DoIdle);
-        if let Some(nmi) = nmi {
-            let mut cpu = Cpu::new(id, nmi, task);
-            let out = self.task_mut(task).map(|t| std::mem::take(&mut t.out)).unwrap_or_default();
-            (cpu.kernel, cpu.functions) = (out.kernel, out.functions);
-            cpu.halted = true;
-            self.others.cpus.insert(id, Box::new(cpu));
-        }
-    }
-
-    /// A thread of the kernel that begins with its first turn on CPU 0, at once. Before the run;
-    /// `None`: no memory is left.
-    pub fn add_kernel_thread(
-        &mut self,
-        tid: u32,
-        comm: Vec<u8>,
-        what: KernelThread,
-    ) -> Option<TaskId> {
-        let id = TaskId(self.others.last_task + 1);
-        let stack = KernelStack::new(stack_base(self.arch, id), &mut self.arena)?;
-        self.others.last_task = id.0;
-        let thread = Task {
-            pid: tid,
-            tid,
-            kernel_thread: Some(what),
-            ..Task::empty(id, comm, stack, Place::Queued(0))
-        };
-        let comm = thread.name();
-        let record = Record::Comm { pid: tid, tid, time: 0, cpu: 0, comm, exec: false };
-        let sessions = self.perf.open_sessions(Session::system_wide);
-        self.record_in_each(&sessions, record);
-        self.others.tasks.insert(id, Box::new(thread));
-        self.start_in_kernel(id, Named::RetFromForkAsm, Named::KernelThread);
-        self.cpu.queue.push_back(id);
-        self.task.work.need_resched = true;
-        self.cpu.resched_ipi = true;
-        Some(id)
-    }
-
-    /// Opens the session's events anew. Before the run.
-    pub fn open_events(&mut self) {
-        if self.perf.main.session.system_wide() {
-            self.open_cpu_events();
-        } else {
-            self.task.events = Context::default();
-            self.task.events.open(SessionId::MAIN, &self.perf.main.session.events, 0);
-        }
-    }
-
-    /// Opens the events that belong to CPUs, not to the guest's tasks.
-    fn open_cpu_events(&mut self) {
-        let cpus: Vec<u32> = self.perf.main.session.monitored_cpus().collect();
-        for id in cpus {
-            let mut events = Context::default();
-            events.open(SessionId::MAIN, &self.perf.main.session.events, 0);
-            if let Some(cpu) = self.cpu_mut(id) {
-                cpu.events = events;
-            }
-        }
-    }
-}
 
 /// The task that is in user mode when the run begins.
 fn first_task(

@@ -128,10 +128,7 @@ impl State {
         if self.tasks().count() >= MOST_TASKS {
             return Err(Errno::EAGAIN);
         }
-        self.others.last_task += 1;
-        let id = TaskId(self.others.last_task);
-        let stack =
-            KernelStack::new(stack_base(self.arch, id), &mut self.arena).ok_or(Errno::ENOMEM)?;
+        let (id, stack) = self.next_task().ok_or(Errno::ENOMEM)?;
         let mm = self.child_mm(args).inspect_err(|_| stack.free(&mut self.arena))?;
         let tid = self.next_pid();
         let process = self.child_process(args, tid);
@@ -152,6 +149,14 @@ impl State {
         // It is in the same system call.
         self.on_behalf_of(id, |s| s.set_user_regs(&regs));
         Ok(id)
+    }
+
+    /// The id of a new task, and its kernel stack; `None`: no memory is left.
+    pub fn next_task(&mut self) -> Option<(TaskId, KernelStack)> {
+        let id = TaskId(self.others.last_task + 1);
+        let stack = KernelStack::new(stack_base(self.arch, id), &mut self.arena)?;
+        self.others.last_task = id.0;
+        Some((id, stack))
     }
 
     /// `copy_mm`: the child's address space, which is the present one or a copy of it.
@@ -257,7 +262,7 @@ impl State {
     }
 
     /// Does something as if `id` were the present task.
-    fn on_behalf_of(&mut self, id: TaskId, f: impl FnOnce(&mut State)) {
+    pub fn on_behalf_of(&mut self, id: TaskId, f: impl FnOnce(&mut State)) {
         let Some(other) = self.others.tasks.remove(&id) else { return };
         let own = std::mem::replace(&mut self.task, other);
         f(self);

@@ -56,12 +56,8 @@ pub fn due(state: &mut State) -> Option<Pending> {
     if cpu.nmi_masked {
         return None;
     }
-    let masked = !cpu.irqs_on || cpu.level() >= 2;
-    let pmu_masked = match state.config.pmu_irq {
-        PmuIrq::Nmi | PmuIrq::NmiLatched => cpu.level() == 3,
-        PmuIrq::Irq => masked,
-    };
-    if !pmu_masked && state.overflowed(false).is_some() {
+    let masked = cpu.masks_irqs();
+    if !cpu.masks_pmu(state.config.pmu_irq) && wants_pmu(state, false) {
         return Some(Pending::Pmu);
     }
     if masked {
@@ -76,9 +72,14 @@ pub fn due(state: &mut State) -> Option<Pending> {
     (state.next_deadline() <= cpu.clock).then_some(Pending::Timer)
 }
 
+/// Whether the PMU has something to interrupt for.
+fn wants_pmu(state: &State, in_user: bool) -> bool {
+    state.overflowed(in_user).is_some() || !state.cpu.tracer_nmis.is_empty()
+}
+
 /// What comes now, in user mode.
 pub fn due_in_user(state: &State) -> Option<Pending> {
-    if state.overflowed(true).is_some() {
+    if wants_pmu(state, true) {
         Some(Pending::Pmu)
     } else if state.cpu.irq_work.is_raised() {
         Some(Pending::IrqWork)
@@ -155,7 +156,8 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named], brackets:
         k.irqs_went_off(Named::HardirqsOffFinish).await;
     }
     k.enter(functions).await;
-    let mut next = k.step(Point::NmiHandler, |s| s.overflowed(in_user)).await;
+    let found = |s: &mut State| (s.overflowed(in_user), std::mem::take(&mut s.cpu.tracer_nmis));
+    let (mut next, programs) = k.step(Point::NmiHandler, found).await;
     while let Some(slot) = next {
         let user = sampling::request(k, slot).await;
         next = k
@@ -164,6 +166,9 @@ async fn pmu_handler(k: &Kernel, at: Interrupted, functions: &[Named], brackets:
                 s.overflowed(in_user)
             })
             .await;
+    }
+    for tracer in programs {
+        tracer::ask(k, tracer).await;
     }
     k.leave(functions).await;
     k.step(Point::NmiExit, |s| {

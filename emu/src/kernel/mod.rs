@@ -25,6 +25,8 @@
 //! * [`hw_breakpoint`]: loads, stores and instructions that the processor watches.
 //! * [`preemptirq`]: tracepoints of interrupts and preemption that go off and on.
 //! * [`page_out`]: memory pressure at samples.
+//! * [`boot`]: a machine is put together. [`schedule`]: who decides what happens next, if the clocks
+//!   do not; [`scripted`]: system calls that are a script.
 //! * [`tracer`]: others than perf that ask for deferred stacks.
 //! * [`sessions`]: sessions of perf beside the main one.
 //! * [`perf_event`]: performance events that a guest opens itself.
@@ -39,6 +41,7 @@
 //! Rule numbers (`N1`, `X5`, …) are those of the kernel's own order of events at entry
 //! and exit.
 
+pub mod boot;
 pub mod do_exit;
 pub mod entry;
 pub mod events;
@@ -66,7 +69,9 @@ pub mod probe;
 pub mod process;
 pub mod run;
 pub mod sampling;
+pub mod schedule;
 pub mod scheduler;
+pub mod scripted;
 pub mod sessions;
 pub mod sframe;
 pub mod signal;

@@ -51,19 +51,15 @@ pub fn run<E>(
         batches.try_for_each(|(session, batch)| emit(session, &batch)).map_err(RunError::Emit)
     };
     loop {
-        let elected = k.with(|s| s.elect());
-        if let Some(elected) = elected {
-            let task = k.with(|s| s.go_on(elected));
-            paths.poll(k, task);
-        }
+        let went_on = paths.go_on(k);
         if let Some(failure) = k.with(|s| s.failure.take()) {
             return Err(failure.into());
         }
         records.add(k);
         let stop = interrupted.load(Ordering::Relaxed);
-        let ending = match elected {
-            Some(_) => k.with(|s| ending(s, stop)),
-            None => Some(Ending::Deadlock),
+        let ending = match went_on {
+            true => k.with(|s| ending(s, stop)),
+            false => Some(Ending::Deadlock),
         };
         if ending.is_none() {
             emit(records.until(k.with(|s| s.horizon.min(s.cpu.clock))))?;
@@ -100,26 +96,35 @@ impl State {
 }
 
 /// The path of each task.
-struct Paths(BTreeMap<TaskId, Path<'static, ()>>);
+#[allow(missing_debug_implementations, reason = "paths have no form")]
+pub struct Paths(BTreeMap<TaskId, Path<'static, ()>>);
 
 impl Paths {
     /// Those of the tasks that are there at the start.
-    fn new(k: &Kernel) -> Paths {
-        let tasks: Vec<(TaskId, Option<KernelThread>)> =
-            k.with(|s| s.tasks().map(|t| (t.id, t.kernel_thread)).collect());
+    pub fn new(k: &Kernel) -> Paths {
+        let tasks: Vec<(TaskId, Option<KernelThread>, Birth)> =
+            k.with(|s| s.tasks().map(|t| (t.id, t.kernel_thread, Birth::of(t))).collect());
         let mut paths = Paths(BTreeMap::new());
-        for (id, thread) in tasks {
+        for (id, thread, birth) in tasks {
             let path: Path<'static, ()> = match thread {
                 Some(KernelThread::Idle) => Box::pin(idle::idle(k.clone())),
                 Some(KernelThread::Session(session)) => {
                     Box::pin(sessions::thread(k.clone(), session))
                 }
                 Some(KernelThread::Tracer(index)) => Box::pin(tracer::thread(k.clone(), index)),
-                None => Box::pin(user_mode::live(k.clone(), Birth::Running)),
+                None => Box::pin(user_mode::live(k.clone(), birth)),
             };
             paths.0.insert(id, path);
         }
         paths
+    }
+
+    /// The CPU that is elected goes on until its path gives way; `false`: none can.
+    pub fn go_on(&mut self, k: &Kernel) -> bool {
+        let Some(elected) = k.with(State::elect_next) else { return false };
+        let task = k.with(|s| s.go_on(elected));
+        self.poll(k, task);
+        true
     }
 
     /// Lets the path of `task` go on until it gives way.

@@ -17,6 +17,8 @@ use crate::kernel::observer::Observer;
 use crate::kernel::page_out::PageOut;
 use crate::kernel::process::Shared;
 use crate::kernel::sampling::Overflow;
+use crate::kernel::schedule::Schedule;
+use crate::kernel::scripted::Act;
 use crate::kernel::symbols::Function;
 use crate::kernel::task::{Ending, Task, TaskId};
 use crate::kernel::timeline::Timeline;
@@ -192,6 +194,8 @@ pub struct Cpu {
     pub tick: crate::kernel::throttle::Ticking,
     /// When the timer of each of [`State::tracers`] fires here; `Time::MAX`: never.
     pub tracer_timers: Vec<Time>,
+    /// Those whose programs the next interrupt of the PMU runs.
+    pub tracer_nmis: Vec<usize>,
     /// The task whose floating-point registers it has (`fpu_fpregs_owner_ctx`).
     pub fpu_owner: Option<TaskId>,
     /// Performance events that are open on the CPU.
@@ -236,6 +240,7 @@ impl Cpu {
             timers: Timers::default(),
             tick: crate::kernel::throttle::Ticking::default(),
             tracer_timers: Vec::new(),
+            tracer_nmis: Vec::new(),
             fpu_owner: None,
             events: Context::default(),
             irqs_traced_off: false,
@@ -255,6 +260,17 @@ impl Cpu {
         } else {
             self.clock
         }
+    }
+
+    /// Interrupts other than NMIs wait.
+    pub const fn masks_irqs(&self) -> bool {
+        !self.irqs_on || self.level() >= 2
+    }
+
+    /// The PMU's wait, which come as `pmu_irq` says.
+    pub const fn masks_pmu(&self, pmu_irq: PmuIrq) -> bool {
+        let masked = if pmu_irq.is_nmi() { self.level() == 3 } else { self.masks_irqs() };
+        self.nmi_masked || masked
     }
 
     /// The recursion level of the current context: 0 task, 1 softirq, 2 hardirq, 3 NMI.
@@ -337,8 +353,13 @@ pub struct State {
     pub others: Others,
     /// When the first of the other CPUs has something to do: the present one may not be ahead.
     pub horizon: Time,
-    /// The path that runs gives way at its next step, so that the run can be looked at.
+    /// The path that runs gives way at its next step, so that the run can be looked at; always,
+    /// with a schedule.
     pub gives_way: bool,
+    /// Who decides what happens next, if the clocks do not.
+    pub schedule: Option<Box<dyn Schedule>>,
+    /// What scripted system calls do, by number.
+    pub scripts: Vec<Rc<[Act]>>,
     /// The task whose user registers the engine holds.
     pub engine_task: TaskId,
     /// The address space whose translations it has.

@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::hash::Hash;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use arch::Arch;
 
 use crate::kernel::interrupt::{self, Pending};
+use crate::kernel::schedule::{self, Next};
 use crate::kernel::symbols::{Function, Named};
 use crate::kernel::throttle::Stall;
 use crate::kernel::unwind::Design;
@@ -40,10 +42,23 @@ impl Kernel {
         f(&mut self.state.borrow_mut())
     }
 
+    /// The machine, if no path has a handle on it any more.
+    pub fn into_state(self) -> Option<State> {
+        Rc::into_inner(self.state).map(RefCell::into_inner)
+    }
+
     /// What never changes in a run: options, attributes of events, the design. A path may know
     /// it without a step.
     pub fn constant<T>(&self, f: impl FnOnce(&State) -> T) -> T {
         f(&self.state.borrow())
+    }
+
+    /// Something that the kernel has done before the run begins; `None`: it would have to wait.
+    pub fn before_the_run<T>(&self, path: impl Future<Output = T>) -> Option<T> {
+        match pin!(path).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
     }
 
     /// The deferred unwinder's design.
@@ -55,10 +70,20 @@ impl Kernel {
     /// path knows of the state. Interrupts that are due arrive before this returns.
     pub async fn step<T: Hash>(&self, point: Point, f: impl FnOnce(&mut State) -> T) -> T {
         // A CPU that is ahead lets the others catch up.
-        while self.gives_way() {
-            scheduler::pause().await;
+        loop {
+            match self.before(point) {
+                Next::Go => break,
+                Next::Look => self.arrivals().await,
+                Next::GiveWay => scheduler::pause().await,
+            }
         }
         let result = self.last_step(point, f);
+        self.arrivals().await;
+        result
+    }
+
+    /// Interrupts that are due arrive, until none is.
+    async fn arrivals(&self) {
         let mut stall = Stall::default();
         loop {
             let due = interrupt::due(&mut self.state.borrow_mut());
@@ -71,7 +96,7 @@ impl Kernel {
                 Some(Pending::IrqWork) => interrupt::irq_work_in_kernel(self.clone()).await,
                 Some(Pending::Resched) => interrupt::resched_in_kernel(self.clone()).await,
                 Some(Pending::Timer) => interrupt::timer_in_kernel(self.clone()).await,
-                None => return result,
+                None => return,
             }
         }
     }
@@ -81,17 +106,6 @@ impl Kernel {
         for _ in 0..count {
             self.step(point, |_| ()).await;
         }
-    }
-
-    /// Whether another CPU has something to do before this one, or the run is to be looked at.
-    fn gives_way(&self) -> bool {
-        let state = self.state.borrow();
-        if !state.gives_way {
-            return state.cpu.clock > state.horizon;
-        }
-        drop(state);
-        self.state.borrow_mut().gives_way = false;
-        true
     }
 
     /// The last step of an interrupt of kernel code: what is due then arrives in the step
@@ -104,6 +118,10 @@ impl Kernel {
         state.end_step(point);
         if state.timeline.is_some() {
             state.tell_step(point, began);
+        }
+        if state.schedule.is_some() {
+            let learned = schedule::learned(&result);
+            state.ask(|schedule, state| schedule.after(state, point, learned));
         }
         result
     }

@@ -23,7 +23,7 @@ use crate::kernel::scheduler;
 use crate::kernel::step::Path;
 use crate::kernel::symbols::Named;
 use crate::kernel::task::KernelThread;
-use crate::kernel::unwind::{Requested, Tracer, WorkId};
+use crate::kernel::unwind::{Requested, Tracer, Work, WorkId};
 use crate::kernel::wait::{self, Wait};
 use crate::kernel::{Kernel, Point, State};
 use crate::perf::record::Time;
@@ -35,6 +35,8 @@ pub enum Asks {
     SystemCalls(u64),
     /// Every so many nanoseconds on each CPU, from 1 on.
     Timer(Time),
+    /// Where a script says so.
+    Script,
 }
 
 impl Asks {
@@ -43,6 +45,7 @@ impl Asks {
         match self {
             Asks::SystemCalls(_) => "ftrace",
             Asks::Timer(_) => "bpf",
+            Asks::Script => "script",
         }
     }
 }
@@ -121,32 +124,35 @@ pub async fn thread(k: Kernel, index: usize) {
     scheduler::first_run(&k).await;
     let Some(plan) = k.constant(|s| s.tracers.get(index).map(|t| t.plan)) else { return };
     sleep(&k, Point::TracerSleep, Some(plan.from)).await;
-    let design = k.design();
-    let registered = design.init(&k, Tracer::Attached(index)).await;
-    let work = k.step(Point::TracerOn, |s| s.turn_on(index, registered)).await;
-    if let (Some(work), Some(until)) = (work, plan.until) {
+    let work = register(&k, index).await;
+    if let (Some(_), Some(until)) = (work, plan.until) {
         sleep(&k, Point::TracerSleep, Some(until)).await;
-        k.step(Point::TracerOff, |s| {
-            let began = s.cpu.clock;
-            let tracer = &mut s.tracers[index];
-            tracer.phase = Phase::Ends(work);
-            tracer.tally.cancelled = Some((began, None));
-        })
-        .await;
-        design.cancel(&k, work).await;
-        k.step(Point::TracerGone, |s| {
-            let over = s.cpu.clock;
-            let tracer = &mut s.tracers[index];
-            tracer.phase = Phase::Gone(work);
-            if let Some((_, end)) = &mut tracer.tally.cancelled {
-                *end = Some(over);
-            }
-        })
-        .await;
+        cancel(&k, index).await;
     }
     // The thread stays, as one whose module is not unloaded.
     loop {
         sleep(&k, Point::TracerSleep, None).await;
+    }
+}
+
+/// The tracer is registered; `None`: it was refused.
+pub async fn register(k: &Kernel, index: usize) -> Option<WorkId> {
+    let registered = k.design().init(k, Tracer::Attached(index)).await;
+    k.step(Point::TracerOn, |s| s.turn_on(index, registered)).await
+}
+
+/// The tracer asks no more, and is cancelled; nothing happens if it is not registered.
+pub async fn cancel(k: &Kernel, index: usize) {
+    if let Some(work) = k.step(Point::TracerOff, |s| s.turn_off(index)).await {
+        k.design().cancel(k, work).await;
+        k.step(Point::TracerGone, |s| s.note_gone(index, work)).await;
+    }
+}
+
+/// Its last work is cancelled, whatever was before.
+pub async fn cancel_anyway(k: &Kernel, index: usize) {
+    if let Some(work) = k.step(Point::TracerAsk, |s| s.tracers[index].phase.work()).await {
+        k.design().cancel(k, work).await;
     }
 }
 
@@ -197,37 +203,70 @@ pub fn at_timer(k: &Kernel) -> Path<'_, ()> {
 
 /// The work is read once more: the tracer may have been turned off meanwhile. From there on
 /// nothing holds up its cancelling.
-async fn ask(k: &Kernel, index: usize) {
+pub async fn ask(k: &Kernel, index: usize) {
     let work = |s: &mut State| match s.tracers[index].phase {
         Phase::Asks(work) => Some(work),
         _ => None,
     };
-    let Some(work) = k.step(Point::TracerAsk, work).await else { return };
+    if let Some(work) = k.step(Point::TracerAsk, work).await {
+        request(k, index, work).await;
+    }
+}
+
+/// It asks on behalf of its last work, whatever became of that; one that was refused has a work
+/// that was zeroed (H14).
+pub async fn ask_anyway(k: &Kernel, index: usize) {
+    let work = k.step(Point::TracerAsk, |s| s.last_work(index)).await;
+    request(k, index, work).await;
+}
+
+async fn request(k: &Kernel, index: usize, work: WorkId) {
     let answer = k.design().request(k, work).await;
     k.answered(work, answer);
     k.step(Point::TracerNote, |s| s.note_answer(index, answer)).await;
 }
 
+impl Phase {
+    /// Its work, whether that is registered or not.
+    pub const fn work(self) -> Option<WorkId> {
+        match self {
+            Phase::Waits | Phase::Refused(_) => None,
+            Phase::Asks(work) | Phase::Ends(work) | Phase::Gone(work) => Some(work),
+        }
+    }
+}
+
 impl State {
+    /// A tracer that asks, comes and goes where scripts say so. Before the run.
+    pub fn add_tracer(&mut self) -> usize {
+        let plan = Plan { asks: Asks::Script, from: 0, until: None };
+        self.push_tracer(plan, Time::MAX)
+    }
+
     /// A tracer, and the thread that registers it. Before the run; `None`: no memory is left.
     pub fn attach(&mut self, plan: Plan) -> Option<()> {
         let index = self.tracers.len();
         let comm = format!("{}/{index}", plan.asks.name()).into_bytes();
         let tid = FIRST_TID + index as u32;
         self.add_kernel_thread(tid, comm, KernelThread::Tracer(index))?;
-        let tracer = Attached { plan, phase: Phase::Waits, tally: Tally::default(), calls: 0 };
-        self.tracers.push(tracer);
         let timer = match plan.asks {
             Asks::Timer(_) => plan.from,
-            Asks::SystemCalls(_) => Time::MAX,
+            Asks::SystemCalls(_) | Asks::Script => Time::MAX,
         };
+        self.push_tracer(plan, timer);
+        Some(())
+    }
+
+    fn push_tracer(&mut self, plan: Plan, timer: Time) -> usize {
+        let tracer = Attached { plan, phase: Phase::Waits, tally: Tally::default(), calls: 0 };
+        self.tracers.push(tracer);
         let cpus: Vec<u32> = self.cpus().map(|c| c.id).collect();
         for id in cpus {
             if let Some(cpu) = self.cpu_mut(id) {
                 cpu.tracer_timers.push(timer);
             }
         }
-        Some(())
+        self.tracers.len() - 1
     }
 
     /// When the next timer of a tracer fires on the present CPU. They stand still while it is
@@ -249,6 +288,35 @@ impl State {
         };
         tracer.tally.registered = registered.is_ok().then_some(now);
         registered.ok()
+    }
+
+    /// The tracer asks no more; its work, if it is registered.
+    fn turn_off(&mut self, index: usize) -> Option<WorkId> {
+        let began = self.cpu.clock;
+        let tracer = &mut self.tracers[index];
+        let Phase::Asks(work) = tracer.phase else { return None };
+        tracer.phase = Phase::Ends(work);
+        tracer.tally.cancelled = Some((began, None));
+        Some(work)
+    }
+
+    /// Its cancelling is over.
+    fn note_gone(&mut self, index: usize, work: WorkId) {
+        let over = self.cpu.clock;
+        let tracer = &mut self.tracers[index];
+        tracer.phase = Phase::Gone(work);
+        if let Some((_, end)) = &mut tracer.tally.cancelled {
+            *end = Some(over);
+        }
+    }
+
+    /// See [`ask_anyway`].
+    fn last_work(&mut self, index: usize) -> WorkId {
+        self.tracers[index].phase.work().unwrap_or_else(|| {
+            let zeroed = Work { bit: 0, tracer: None, next: None, queued: None };
+            self.unwind.works.push(zeroed);
+            WorkId(self.unwind.works.len() as u32 - 1)
+        })
     }
 
     fn tracers_at_system_call(&mut self) -> Vec<usize> {

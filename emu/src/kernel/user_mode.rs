@@ -3,8 +3,10 @@
 use crate::engine::{Budget, EngineError, Exit};
 use crate::kernel::hw_breakpoint::{self, Hit, Watched};
 use crate::kernel::interrupt::{self, Pending};
+use crate::kernel::schedule::Next;
 use crate::kernel::scheduler::{self, pause};
 use crate::kernel::symbols::Named;
+use crate::kernel::task::Task;
 use crate::kernel::{Kernel, State, entry, exit, fault, paths, uprobe};
 
 /// User instructions between two looks at the interrupt flag: about a tenth of a second.
@@ -24,6 +26,16 @@ pub enum Birth {
     Forked,
 }
 
+impl Birth {
+    /// That of a task which was there before the run.
+    pub const fn of(task: &Task) -> Birth {
+        match task.out.kernel {
+            Some(_) => Birth::Forked,
+            None => Birth::Running,
+        }
+    }
+}
+
 /// The whole life of a task. It ends inside the kernel, and so never returns.
 pub async fn live(k: Kernel, birth: Birth) {
     if birth == Birth::Forked {
@@ -36,8 +48,12 @@ pub async fn live(k: Kernel, birth: Birth) {
     }
     let mut entries = 0;
     loop {
-        while k.with(|s| s.cpu.clock > s.horizon) {
-            pause().await;
+        loop {
+            match k.with(before) {
+                Next::Go => break,
+                Next::Look => user_interrupts(&k).await,
+                Next::GiveWay => pause().await,
+            }
         }
         let (reason, hit) = match k.with(run_user) {
             Ok(run) => run,
@@ -60,6 +76,14 @@ pub async fn live(k: Kernel, birth: Birth) {
             pause().await;
         }
     }
+}
+
+/// Whether user code may go on.
+fn before(state: &mut State) -> Next {
+    if state.cpu.clock > state.horizon {
+        return Next::GiveWay;
+    }
+    state.ask(|schedule, state| schedule.before_user(state)).unwrap_or(Next::Go)
 }
 
 /// User code has stopped.

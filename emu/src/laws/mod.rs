@@ -84,7 +84,7 @@ mod user_mode;
 mod walk;
 mod watch;
 
-pub use watch::{Handle, Settings};
+pub use watch::{Handle, Laws, Settings};
 
 use crate::laws::law::Law;
 use crate::laws::monitor::Monitor;

@@ -77,6 +77,8 @@ pub struct TaskStory {
     pub flush: bool,
     /// What was noted.
     pub hazards: Hazards,
+    /// What was noted at this moment.
+    pub noted: Vec<Hazard>,
     /// Works whose own item this task has queued and not come to yet (`per-work`).
     items: Vec<WorkId>,
     /// The unwinder's task work has begun since the last reset: its item can be queued again.
@@ -418,6 +420,7 @@ impl TaskStory {
 
     fn note(&mut self, now: &Now<'_>, hazard: Hazard, cookie: u64, work: Option<WorkId>) {
         let (event, entry) = (now.event, self.entry);
+        self.noted.push(hazard);
         self.hazards.push(Happened { hazard, event, entry, cookie, work });
     }
 

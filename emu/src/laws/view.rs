@@ -12,11 +12,24 @@ use crate::kernel::state::Cpu;
 use crate::kernel::task::Task;
 use crate::kernel::{Point, State};
 use crate::laws::moment::{
-    Capture, CpuView, Now, RingId, RingView, SessionView, TaskView, UserRegs, What,
+    Capture, CpuView, Machine, Now, RingId, RingView, SessionView, TaskView, UserRegs, What,
 };
 use crate::perf::abi::flag;
 use crate::perf::record::Time;
 use crate::perf::session::{Phase, Profile, SessionId, Written};
+
+impl Machine {
+    /// What never changes in the run that `state` is about to begin.
+    pub fn of(state: &State) -> Machine {
+        Machine {
+            arch: state.arch,
+            mode: state.unwind.design.mode(),
+            cpus: state.perf.main.session.cpus,
+            clock: state.unwind.clock,
+            most_samples: state.most_samples(),
+        }
+    }
+}
 
 impl CpuView {
     /// As it is now.

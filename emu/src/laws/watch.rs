@@ -11,6 +11,7 @@ use crate::kernel::timeline::Timeline;
 use crate::kernel::unwind::{Requested, WorkId};
 use crate::kernel::{Point, State};
 use crate::laws::ALL;
+use crate::laws::hazard::Hazard;
 use crate::laws::law::{Law, Level};
 use crate::laws::moment::{CpuView, Machine, Moment, Now, TaskView, What, key};
 use crate::laws::monitor::Monitor;
@@ -46,15 +47,8 @@ pub struct Handle(Rc<RefCell<Watch>>);
 impl Handle {
     /// Begins to watch a machine that has not run yet, and whose design is chosen.
     pub fn start(state: &mut State, settings: Settings) -> Handle {
-        let machine = Machine {
-            arch: state.arch,
-            mode: state.unwind.design.mode(),
-            cpus: state.perf.main.session.cpus,
-            clock: state.unwind.clock,
-            most_samples: state.most_samples(),
-        };
         let watch = Watch {
-            laws: Laws::new(machine, |_| true),
+            laws: Laws::new(Machine::of(state), |_| true),
             tail: Tail::new(state.arch, settings.names, settings.lines),
             seen: Seen::default(),
             stop: settings.stop,
@@ -146,6 +140,7 @@ pub struct Laws {
     cpus: BTreeMap<u32, CpuView>,
     tasks: BTreeMap<u64, (TaskView, TaskStory)>,
     found: Vec<Broken>,
+    noted: Vec<Hazard>,
     /// What was broken how often.
     pub counts: Counts,
 }
@@ -166,7 +161,13 @@ impl Laws {
         let monitors: Vec<_> = watched.collect();
         let counts = Counts { watched: monitors.len(), ..Counts::default() };
         let (cpus, tasks) = (BTreeMap::new(), BTreeMap::new());
-        Laws { machine, monitors, cpus, tasks, found: Vec::new(), counts }
+        let (found, noted) = (Vec::new(), Vec::new());
+        Laws { machine, monitors, cpus, tasks, found, noted, counts }
+    }
+
+    /// The hazards that were noted at the last moment.
+    pub fn noted(&self) -> &[Hazard] {
+        &self.noted
     }
 
     /// Takes what happened; returns the breaks.
@@ -193,6 +194,8 @@ impl Laws {
             }));
         }
         story.end(&self.machine, task, now);
+        self.noted.clear();
+        self.noted.append(&mut story.noted);
         if now.what == What::Step(Point::ExitDead) {
             self.tasks.remove(&key(now));
         } else if *task != now.task {

@@ -5,6 +5,7 @@ use arch::{Arch, Sysno};
 use crate::perf::breakpoint::Breakpoint;
 use crate::perf::record::{Event, EventKind, Rate, UserStack};
 use crate::perf::toggle::Toggle;
+use crate::spelling;
 
 /// Names that select an event, with the spellings that perf also takes.
 const NAMES: &[(&str, EventKind)] = &[
@@ -135,32 +136,9 @@ fn others(name: &str) -> String {
 /// The names that differ least from `name`, at most three, none if all differ much.
 fn nearest(name: &str) -> Vec<String> {
     const MOST: usize = 3;
-    if name.len() > 64 {
-        return Vec::new();
-    }
     let calls = Sysno::ALL.iter().flat_map(|s| [format!("{ENTER}{s}"), format!("{EXIT}{s}")]);
     let all = NAMES.iter().map(|(n, _)| (*n).to_owned()).chain(calls);
-    let mut near: Vec<(usize, String)> = all
-        .map(|known| (distance(name.as_bytes(), known.as_bytes()), known))
-        .filter(|(distance, _)| *distance <= MOST)
-        .collect();
-    near.sort();
-    near.truncate(MOST);
-    near.into_iter().map(|(_, known)| known).collect()
-}
-
-/// Edit distance (Levenshtein).
-fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    spelling::nearest(name, all, |distance, _| distance <= MOST)
 }
 
 /// The event of this name. Where a probe is, is known once the guest is loaded.

@@ -34,7 +34,7 @@ use crate::kernel::symbols::Function;
 use crate::kernel::task::Ending;
 use crate::kernel::wait::Woken;
 use crate::kernel::{
-    Kernel, Point, State, aarch64, do_exit, execve, fork, scheduler, wait, x86_64,
+    Kernel, Point, State, aarch64, do_exit, execve, fork, scheduler, scripted, wait, x86_64,
 };
 
 /// Result of a system call's work.
@@ -55,6 +55,9 @@ pub enum Outcome {
 pub async fn dispatch(k: &Kernel, nr: u64, args: [u64; 6]) -> Outcome {
     // The number is an `int`.
     let nr = nr & 0xffff_ffff;
+    if let Some(script) = k.constant(|s| scripted::of(s, nr)) {
+        return scripted::call(k, &script).await;
+    }
     let Some(sysno) = Sysno::from_nr(k.arch(), nr) else {
         return k.step(Point::Body, |s| Outcome::Return(unknown(s, nr))).await;
     };

@@ -8,6 +8,7 @@
 mod costs;
 mod emulate;
 mod output;
+mod scenarios;
 mod speed;
 mod table;
 mod tasks;
@@ -32,7 +33,7 @@ const RUNS: usize = 5;
 /// Period of the benchmark's profile, in instructions.
 const PERIOD: u64 = 1_000_000;
 /// Words that choose.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "speed",
     "start",
     "samples",
@@ -43,6 +44,7 @@ const PARTS: [&str; 10] = [
     "regions",
     "crowds",
     "tracers",
+    "scenarios",
 ];
 
 fn main() -> Result<ExitCode> {
@@ -97,6 +99,9 @@ fn main() -> Result<ExitCode> {
     }
     if only(&PARTS, "tracers") {
         tracers::tracers(&mut table);
+    }
+    if only(&PARTS, "scenarios") {
+        scenarios::scenarios(&mut table)?;
     }
     let out = target_dir().join("bench.json");
     std::fs::write(&out, serde_json::to_vec_pretty(&table.rows)?)?;
